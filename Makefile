@@ -1,0 +1,52 @@
+# `make demo` and `make test` do their own set-up: Python >= 3.11 and make are all that a machine needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ADAPTER ?= claude-code
+WORLD ?= sqlite
+KILLS ?= 50
+POINT ?= tool.effect_done
+DEATH ?= harness
+TESTS ?= tests
+
+.PHONY: setup demo test test-quick check format crash clean
+
+setup: $(VENV)/.ready ## the virtual environment
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docker]'
+	touch $@
+
+demo: setup ## a real agent is killed in the middle of a deployment, and comes back
+	$(BIN)/harness-durable install $(ADAPTER)
+	$(BIN)/harness-durable demo --adapter $(ADAPTER) --crash-at $(POINT) --death $(DEATH)
+
+test: setup ## everything, with real harness binaries
+	$(BIN)/harness-durable install claude-code
+	$(BIN)/harness-durable install claude-code --version 2.1.197
+	$(BIN)/python -m pytest $(TESTS)
+
+test-quick: setup ## what needs no harness binary
+	$(BIN)/python -m pytest tests/unit tests/worlds tests/conformance -m 'not slow' -x -q
+
+check: setup ## style, types, architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
+
+crash: setup ## random kills: KILLS=200 WORLD=sqlite|file ADAPTER=claude-code
+	$(BIN)/harness-durable install $(ADAPTER)
+	$(BIN)/python -m tests.crash.campaign --kills $(KILLS) --world $(WORLD) --adapter $(ADAPTER)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,121 @@
+"""How Claude Code is started: arguments, environment, and the first thing it is told.
+
+What surprises: the permission mode is always ``dontAsk`` and nothing is allowed beforehand. Every tool call
+needs our hook's "allow", so if nobody answers the hook, nothing runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Literal
+
+from harness_durable.adapter import Launch, LifeContext
+
+from .naming import RESUME_SENTINEL, SERVER, main_file
+from .shapes import Json
+
+Mode = Literal["fresh", "resume", "continue"]
+"""``fresh``: no conversation yet. ``resume``: an earlier one, and a new message follows. ``continue``: the
+turn goes on in its middle, without a message."""
+
+DEFAULT_TOOLS = (
+    "Bash",
+    "Read",
+    "Edit",
+    "Write",
+    "NotebookEdit",
+    "Glob",
+    "Grep",
+    "Task",
+    "TodoWrite",
+    "WebFetch",
+    "WebSearch",
+)
+"""What can be made durable. Left out: timers and schedules (they live in the process), worktrees (they move
+the working directory), questions to a terminal that is not there, background work."""
+
+HOOKS = ("PreToolUse", "PostToolUse", "PostToolUseFailure")
+INITIALIZE = "durable-init"
+_HOOK_TIMEOUT = 86400  # seconds; a shorter one would let a call fail while no worker is there
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CONFIG = "claude"
+_PLACES = ((b"@PORT@", rb"\u0040PORT@"), (b"@HOME@", rb"\u0040HOME@"))
+
+_QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_AUTOUPDATER": "1",
+}
+
+
+def launch(ctx: LifeContext, mode: Mode, transcript: bytes) -> Launch:
+    """Start or continue a life. ``transcript`` is the main file, unless the mode is ``fresh``."""
+    native = ctx.journal.state.native_id
+    files: dict[str, bytes] = {f"{_CONFIG}/tmp/.keep": b""}
+    if mode == "fresh":
+        session = ["--session-id", native]
+    else:
+        # A path and not an id: it is found whatever the workspace is called on this machine.
+        place = f"{_CONFIG}/projects/{SERVER}/{main_file(native)}"
+        files[place] = _literal(transcript)
+        session = ["--resume", f"{ctx.home}/{place}"]
+    return Launch((ctx.harness.path, *_arguments(ctx), *session), _environment(ctx, mode), files)
+
+
+def initialize(ctx: LifeContext) -> Json:
+    """The request that registers our hooks and our MCP server."""
+    hooks = {
+        name: [{"matcher": None, "hookCallbackIds": [name], "timeout": _HOOK_TIMEOUT}] for name in HOOKS
+    }
+    servers = [SERVER] if ctx.tools.tools else []
+    return {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": servers}
+
+
+def _arguments(ctx: LifeContext) -> list[str]:
+    agent = ctx.agent
+    servers = {SERVER: {"type": "sdk", "name": SERVER}} if ctx.tools.tools else {}
+    given = [
+        "-p",
+        *("--output-format", "stream-json", "--verbose", "--input-format", "stream-json"),
+        *("--session-mirror", "--replay-user-messages"),
+        *("--model", agent.model, "--permission-mode", "dontAsk", "--setting-sources", ""),
+        *("--strict-mcp-config", "--mcp-config", json.dumps({"mcpServers": servers})),
+        *("--tools", ",".join(DEFAULT_TOOLS if agent.tools is None else agent.tools)),
+        "--disable-slash-commands",
+    ]
+    if agent.effort is not None:
+        given += ["--effort", agent.effort]
+    if agent.system_prompt is not None:
+        given += ["--system-prompt", agent.system_prompt]
+    return given
+
+
+def _environment(ctx: LifeContext, mode: Mode) -> dict[str, str]:
+    config = f"{ctx.home}/{_CONFIG}"
+    env = {
+        **_QUIET,
+        "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *_PATH.split(":")])).strip(":"),
+        "HOME": ctx.home,
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "CLAUDE_CONFIG_DIR": config,
+        "CLAUDE_CODE_TMPDIR": f"{config}/tmp",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:@PORT@",
+        "ANTHROPIC_API_KEY": ctx.token,
+        "IS_SANDBOX": "1",
+        "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "100",
+    }
+    if mode == "continue":
+        env["CLAUDE_CODE_RESUME_INTERRUPTED_TURN"] = "1"
+        env["CLAUDE_CODE_RESUME_PROMPT"] = RESUME_SENTINEL
+        env["CLAUDE_CODE_RESUME_SHOWS_CUT_OFF_CALLS"] = "1"
+    return env
+
+
+def _literal(transcript: bytes) -> bytes:
+    """A conversation may speak of our place-holders; a sandbox must not fill those in."""
+    for place, escaped in _PLACES:
+        transcript = transcript.replace(place, escaped)
+    return transcript

@@ -1,0 +1,28 @@
+"""The one place that imports the HTTP client, so that it can be exchanged in one place."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+
+import httpx
+from httpx import AsyncClient, HTTPError, InvalidURL, Limits, Response, Timeout
+
+__all__ = ("AsyncClient", "HTTPError", "InvalidURL", "Limits", "Response", "Timeout", "client")
+
+
+def client(*, connect_s: float = 30.0) -> AsyncClient:
+    """A client for providers: it waits for an answer as long as the provider wants, follows no redirect (a
+    key must not travel to another host), and reads no proxy settings but the environment's."""
+    return httpx.AsyncClient(
+        timeout=Timeout(None, connect=connect_s),
+        limits=Limits(max_connections=100),
+        follow_redirects=False,
+        verify=_certificates(),
+    )
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Read once: it takes longer than all else about a client, and each life has a client."""
+    return httpx.create_ssl_context()

@@ -1,0 +1,154 @@
+"""``harness-durable doctor``: every check with its fix in one line, every setting with where it came from."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import click
+import msgspec
+
+from harness_durable import registry
+from harness_durable.adapter import Adapter
+from harness_durable.cli.common import asynchronous, json_option, print_json, print_rows, world_options
+from harness_durable.errors import HarnessDurableError
+from harness_durable.settings import Resolved, Settings, resolve
+from harness_durable.worlds import open_world, redact
+
+State = Literal["ok", "warn", "fail"]
+_SIGN = {"ok": "✓ ok", "warn": "! warn", "fail": "✗ fail"}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """``detail`` says what is so, and for a failure what to do."""
+
+    name: str
+    state: State
+    detail: str
+
+
+@click.command()
+@world_options
+@click.option("--quick", is_flag=True, help="without starting a harness")
+@json_option
+@asynchronous
+async def doctor(world: str | None, app: str | None, quick: bool, as_json: bool) -> None:
+    """Check this machine. Exit code 1 if something is broken."""
+    resolved = resolve({"world": world, "app": app})
+    checks: list[Check] = []
+    async for check in _checks(resolved.settings, quick):
+        checks.append(check)
+        if as_json:
+            print_json({"check": check.name, "state": check.state, "detail": check.detail})
+    if as_json:
+        for name, value, origin in _settings(resolved):
+            print_json({"setting": name, "value": value, "from": origin})
+    else:
+        print_rows(("check", "", "what is so"), [(c.name, _SIGN[c.state], c.detail) for c in checks])
+        click.echo()
+        print_rows(("setting", "value", "from"), _settings(resolved))
+    if any(check.state == "fail" for check in checks):
+        sys.exit(1)
+
+
+def _settings(resolved: Resolved) -> list[tuple[str, str, str]]:
+    rows: list[tuple[str, str, str]] = []
+    for name, origin in resolved.origins.items():
+        value = getattr(resolved.settings, name)
+        shown = redact(value) if name == "world" else str(value)
+        if name == "upstream_headers":
+            shown = ", ".join(f"{header}: ***" for header in value) or "-"
+        if name == "upstream_key":
+            shown = "***" if value is not None else "-"
+        rows.append((name, shown, origin))
+    return rows
+
+
+async def _checks(settings: Settings, quick: bool) -> AsyncIterator[Check]:
+    yield _python()
+    yield _system()
+    async for check in _world(settings):
+        yield check
+    yield _run_dir(settings)
+    yield _provider(settings)
+    for name in registry.known("adapter"):
+        async for check in _harness(name, quick):
+            yield check
+
+
+def _python() -> Check:
+    return Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def _system() -> Check:
+    if sys.platform == "linux":
+        return Check("system", "ok", f"Linux {platform.release()}")
+    return Check(
+        "system",
+        "warn",
+        f"{platform.system()} is not tested: without PID namespaces and PDEATHSIG a harness's children may "
+        "outlive it",
+    )
+
+
+async def _world(settings: Settings) -> AsyncIterator[Check]:
+    try:
+        world = await open_world(settings.world, settings.app)
+    except HarnessDurableError as error:
+        yield Check("world", "fail", str(error))
+        return
+    try:
+        found = await world.describe()
+        yield Check("world", "ok", f"{found.url}: {found.durability}; {found.notification}; {found.reach}")
+        for warning in found.warnings:
+            yield Check("world", "warn", warning)
+    finally:
+        await world.aclose()
+
+
+def _run_dir(settings: Settings) -> Check:
+    try:
+        settings.run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=settings.run_dir):
+            pass
+    except OSError as error:
+        return Check(
+            "run directory",
+            "fail",
+            f"{settings.run_dir}: {error.strerror}; make it writable or set HARNESS_DURABLE_RUN_DIR",
+        )
+    return Check("run directory", "ok", str(settings.run_dir))
+
+
+def _provider(settings: Settings) -> Check:
+    where = redact(settings.upstream_url)
+    if settings.upstream_auth == "login":
+        return Check(
+            "provider",
+            "warn",
+            f"{where}: the harness's own login is used, so its credentials enter the sandbox; "
+            "set a key and HARNESS_DURABLE_UPSTREAM_AUTH=key to keep them out",
+        )
+    if settings.upstream_key is None:
+        return Check(
+            "provider", "warn", f"{where}: no key; set HARNESS_DURABLE_UPSTREAM_KEY or ANTHROPIC_API_KEY"
+        )
+    return Check("provider", "ok", f"{where}: a key is set; it stays in the worker")
+
+
+async def _harness(name: str, quick: bool) -> AsyncIterator[Check]:
+    try:
+        adapter: Adapter = registry.load("adapter", name)()
+        found = await adapter.find()
+        yield Check(name, "ok", f"{found.version} at {found.path}")
+        if not quick:
+            troubles = await adapter.check()
+            for trouble in troubles:
+                yield Check(f"{name} self-test", "fail", trouble)
+            if not troubles:
+                yield Check(f"{name} self-test", "ok", "killed and continued in the middle of a turn")
+    except HarnessDurableError as error:
+        yield Check(name, "fail", str(error))

@@ -1,0 +1,22 @@
+"""``harness-durable install``: fetch a tested version of a harness into the managed folder."""
+
+from __future__ import annotations
+
+import click
+
+from harness_durable import registry
+from harness_durable.cli.common import asynchronous, json_option, print_json, say
+
+
+@click.command()
+@click.argument("adapter")
+@click.option("--version", help="a tested version [default: the newest tested one]")
+@json_option
+@asynchronous
+async def install(adapter: str, version: str | None, as_json: bool) -> None:
+    """Fetch the harness of ADAPTER, with the user's own pip or npm. What is there already is left alone."""
+    found = await registry.load("adapter", adapter)().install(version, say)
+    if as_json:
+        print_json({"adapter": adapter, "version": found.version, "path": found.path})
+    else:
+        click.echo(f"{adapter} {found.version} {found.path}")

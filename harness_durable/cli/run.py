@@ -1,0 +1,89 @@
+"""``harness-durable run``: send a message and drive the session here, showing what happens."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from harness_durable.cli.common import asynchronous, json_option, print_json, say, visible, world_options
+from harness_durable.cli.send import read_text
+from harness_durable.runtime.api import Durable, TurnResult
+
+EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
+
+
+@click.command()
+@click.argument("text")
+@click.option("--session", "-s", help="session to use; created if it is not there [default: a new one]")
+@click.option("--message-id", help="the same id again is the same message")
+@click.option("--adapter", help="harness for a new session")
+@click.option("--sandbox", help="where a new session's harness runs")
+@click.option("--model", help="model for a new session")
+@click.option("--workspace", type=click.Path(exists=True, file_okay=False), default=".")
+@click.option("--tools", "module", help="Python file or module whose @tool functions the agent gets")
+@click.option("--quiet", "-q", is_flag=True, help="only the final text")
+@world_options
+@json_option
+@asynchronous
+async def run(
+    text: str,
+    session: str | None,
+    message_id: str | None,
+    module: str | None,
+    quiet: bool,
+    as_json: bool,
+    workspace: str,
+    **flags: Any,
+) -> None:
+    """Send TEXT (- for standard input) and drive the session until the turn is settled.
+
+    Killed in between, run it again with the same --session and --message-id, or use `recover`.
+    """
+    from harness_durable.cli.tools import load_tools
+
+    agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}
+    async with Durable.open(**flags) as durable:
+        agent = durable.agent(**agent_flags, workspace=workspace, tools=load_tools(module))
+        opened = await agent.session(session)
+        await durable.refuse_if_held(opened.id)
+        say(f"session {opened.id}")
+        turn = await opened.send(read_text(text), message_id=message_id)
+        result = await show_turn(durable, opened.id, turn.id, quiet=quiet or as_json)
+    finish(opened.id, result, as_json)
+
+
+async def show_turn(durable: Durable, session: str, turn: str, *, quiet: bool) -> TurnResult:
+    """Print the story of a turn to stderr while it happens; its result."""
+    from harness_durable.cli.live import follow_turn
+
+    if not quiet:
+        await follow_turn(durable, session, turn)
+    return await durable.turn(session, turn).result()
+
+
+def finish(session: str, result: TurnResult, as_json: bool) -> None:
+    """The answer on stdout, and the exit code."""
+    if as_json:
+        print_json(
+            {
+                "session": session,
+                "turn": result.turn,
+                "status": result.status,
+                "text": result.text,
+                "reason": result.reason,
+                "lives": result.lives,
+                "unknown": list(result.unknown),
+            }
+        )
+    elif result.status == "completed":
+        click.echo(visible(result.text))
+    else:
+        say(f"turn {result.status}: {visible(result.reason)}")
+        if result.status == "needs_input":
+            say(
+                f"look with `harness-durable trace {session}`, go on with `harness-durable recover {session}`"
+            )
+    if code := EXIT.get(result.status, 1):
+        sys.exit(code)

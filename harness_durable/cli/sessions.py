@@ -1,0 +1,69 @@
+"""``harness-durable sessions``: what there is, and what needs a person."""
+
+from __future__ import annotations
+
+import click
+
+from harness_durable import clock
+from harness_durable.cli.common import (
+    asynchronous,
+    json_option,
+    opened,
+    print_json,
+    print_rows,
+    world_options,
+)
+from harness_durable.world import SessionRow
+
+
+@click.command()
+@world_options
+@click.option("--state", "status", help="only sessions with this state, e.g. needs_input")
+@json_option
+@asynchronous
+async def sessions(world: str | None, app: str | None, status: str | None, as_json: bool) -> None:
+    """List sessions, those that need a person first."""
+    rows: list[SessionRow] = []
+    async with opened(world, app) as (store, _):
+        after = ""
+        while page := await store.sessions(after):
+            rows.extend(page)
+            after = page[-1].session
+    rows = [row for row in rows if status is None or row.status == status]
+    rows.sort(key=lambda row: (row.status != "needs_input", -row.updated))
+    if as_json:
+        for row in rows:
+            print_json(_fields(row))
+        return
+    print_rows(
+        ("session", "state", "events", "last activity", "driven by"),
+        [(row.session, row.status, str(row.head), _ago(row.updated), _driver(row)) for row in rows],
+    )
+
+
+def _fields(row: SessionRow) -> dict[str, object]:
+    return {
+        "session": row.session,
+        "state": row.status,
+        "events": row.head,
+        "created": row.created,
+        "updated": row.updated,
+        "due": row.due,
+        "epoch": row.epoch,
+        "owner": str(row.owner) if row.owner is not None else None,
+        "owner_alive": row.owner_alive,
+    }
+
+
+def _driver(row: SessionRow) -> str:
+    if row.owner is None:
+        return "-"
+    return str(row.owner) if row.owner_alive else f"{row.owner}, which is dead"
+
+
+def _ago(time: int) -> str:
+    seconds = max(0, clock.now_ms() - time) // 1000
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -1,0 +1,57 @@
+"""Events to bytes and back: JSON, with the format version first, so that people can grep a log."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+
+from harness_durable import events
+from harness_durable.errors import DamagedLog, LogTooNew
+from harness_durable.events import FORMAT, AnyEvent, Event
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+_KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)}
+
+KINDS: tuple[str, ...] = tuple(_KINDS.values())
+"""Every kind's name, in the order of ``events``."""
+
+_PREFIX = b'{"v":%d,' % FORMAT
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+_version: msgspec.json.Decoder[_Version] = msgspec.json.Decoder(_Version)
+
+
+def kind_of(event: Event) -> str:
+    """The event's name, such as ``tool.released``."""
+    return _KINDS[type(event)]
+
+
+def encode(event: AnyEvent) -> bytes:
+    """``{"v":1,"kind":...}``."""
+    return _PREFIX + _encoder.encode(event)[1:]
+
+
+def decode(body: bytes, where: str) -> AnyEvent:
+    """The event in a record's body. ``where`` names the record in an error.
+
+    Raises ``LogTooNew`` for a newer format and ``DamagedLog`` for what is no event at all.
+    """
+    try:
+        found = _version.decode(body).v
+        if found > FORMAT:
+            raise LogTooNew(where, found, FORMAT)
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamagedLog(
+            where, 0, len(body), f"it is not an event ({error}); its neighbours can be read"
+        ) from None
+
+
+__all__ = ("KINDS", "decode", "encode", "events", "kind_of")

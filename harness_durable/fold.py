@@ -1,0 +1,352 @@
+"""Events to state. Pure: the same log always gives the same state.
+
+``apply`` changes the state that it is given and returns nothing, so that following a log costs only what is
+new. A fold never refuses an event that stands in the log: what was written has happened. Where the log
+could say a thing twice (an outcome, a message id) the first one counts; the journal does not let the second
+one in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import msgspec
+
+from harness_durable import events as ev
+from harness_durable.payload import Payload
+from harness_durable.state import (
+    Life,
+    Message,
+    ModelCall,
+    Outcome,
+    Permission,
+    Segment,
+    Session,
+    ToolCall,
+    Transcript,
+    Turn,
+)
+
+VERSION = 1
+"""Of the state's shape and meaning. A snapshot of another version is ignored, and the log read instead."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[int, Session])
+_version = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+
+
+def fold(entries: Iterable[ev.Entry], state: Session | None = None) -> Session:
+    """The state after these entries."""
+    state = Session() if state is None else state
+    for entry in entries:
+        apply(state, entry)
+    return state
+
+
+def dump(state: Session) -> bytes:
+    """A snapshot, for the World to keep."""
+    return _encoder.encode((VERSION, state))
+
+
+def load(data: bytes) -> Session | None:
+    """The state of a snapshot; ``None`` if it is none of ours (then the log is read from the start)."""
+    try:
+        return _decoder.decode(data)[1] if _version.decode(data)[0] == VERSION else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def apply(state: Session, entry: ev.Entry) -> None:
+    """Take one entry into the state."""
+    state.seq, state.updated = entry.seq, entry.time
+    event = entry.event
+    match event:
+        case ev.SessionCreated():
+            state.created, state.native_id = entry.time, event.native_id
+            state.agent, state.title = event.agent, event.title
+        case ev.SessionClaimed():
+            state.epoch, state.worker = event.epoch, event.worker
+        case ev.SessionReleased():
+            state.worker = ""
+        case ev.SessionClosed():
+            state.closed = True
+        case ev.MessageAccepted() | ev.MessageDelivered() | ev.SteerAccepted() | ev.SteerDelivered():
+            _message(state, entry, event)
+        case (
+            ev.TurnStarted()
+            | ev.TurnInterrupted()
+            | ev.TurnResumed()
+            | ev.StopRequested()
+            | ev.TurnCompleted()
+            | ev.TurnFailed()
+            | ev.TurnCancelled()
+            | ev.TurnNeedsInput()
+        ):
+            _turn(state, entry, event)
+        case ev.LifeStarted() | ev.LifeAttached() | ev.LifeEnded():
+            _life(state, entry, event)
+        case ev.ModelRequested() | ev.ModelCompleted() | ev.ModelFailed() | ev.ModelReplayed():
+            _model(state, entry, event)
+        case (
+            ev.ToolRequested()
+            | ev.ToolReleased()
+            | ev.ToolCompleted()
+            | ev.ToolFailed()
+            | ev.ToolCancelled()
+            | ev.ToolNotStarted()
+            | ev.ToolUnknown()
+            | ev.ToolRefused()
+        ):
+            _tool(state, entry, event)
+        case ev.TranscriptAppended() | ev.TranscriptReplaced():
+            _transcript(state, entry, event)
+        case ev.PermissionRequested():
+            state.permissions.setdefault(
+                event.request, Permission(event.request, event.call, event.name, event.life, entry.time)
+            )
+        case ev.PermissionResolved():
+            asked = state.permissions.get(event.request)
+            if asked is not None and asked.allow is None:
+                asked.allow, asked.by, asked.reason = event.allow, event.by, event.reason
+        case _:
+            assert_never(event)
+
+
+def _message(
+    state: Session,
+    entry: ev.Entry,
+    event: ev.MessageAccepted | ev.MessageDelivered | ev.SteerAccepted | ev.SteerDelivered,
+) -> None:
+    match event:
+        case ev.MessageAccepted():
+            message = Message(event.message, "message", event.text, entry.seq, entry.time)
+            state.messages.setdefault(event.message, message)
+        case ev.SteerAccepted():
+            steer = Message(event.message, "steer", event.text, entry.seq, entry.time, turn=event.turn)
+            state.messages.setdefault(event.message, steer)
+        case ev.MessageDelivered() | ev.SteerDelivered():
+            known = state.messages.get(event.message)
+            if known is not None:
+                known.status, known.delivered_in = "delivered", event.life
+        case _:
+            assert_never(event)
+
+
+def _turn(
+    state: Session,
+    entry: ev.Entry,
+    event: ev.TurnStarted
+    | ev.TurnInterrupted
+    | ev.TurnResumed
+    | ev.StopRequested
+    | ev.TurnCompleted
+    | ev.TurnFailed
+    | ev.TurnCancelled
+    | ev.TurnNeedsInput,
+) -> None:
+    if isinstance(event, ev.TurnStarted):
+        state.turns.setdefault(event.turn, Turn(event.turn, entry.seq, entry.time))
+        message = state.messages.get(event.turn)
+        if message is not None:
+            message.status, message.turn = "started", event.turn
+        return
+    turn = state.turns.get(event.turn)
+    if turn is None:
+        return
+    match event:
+        case ev.TurnInterrupted():
+            turn.status, turn.reason = "interrupted", event.reason
+            turn.fruitless = max(0, turn.fruitless - event.planned)
+        case ev.TurnResumed():
+            turn.status, turn.finished, turn.reason = "running", None, ""
+            turn.told.extend(event.told)
+            life = state.lives.get(event.life)
+            if life is not None:
+                life.rung = event.rung
+            if event.by_person:
+                turn.fruitless, turn.stop_by = 0, None
+        case ev.StopRequested():
+            turn.stop_by = turn.stop_by or event.by
+        case ev.TurnCompleted():
+            turn.status, turn.finished, turn.text = "completed", entry.time, event.text
+        case ev.TurnFailed():
+            turn.status, turn.finished = "failed", entry.time
+            turn.code, turn.reason = event.code, event.reason
+        case ev.TurnCancelled():
+            turn.status, turn.finished, turn.reason = "cancelled", entry.time, event.reason
+        case ev.TurnNeedsInput():
+            turn.status, turn.finished, turn.reason = "needs_input", entry.time, event.reason
+        case _:
+            assert_never(event)
+
+
+def _life(state: Session, entry: ev.Entry, event: ev.LifeStarted | ev.LifeAttached | ev.LifeEnded) -> None:
+    if isinstance(event, ev.LifeStarted):
+        life = Life(
+            event.life,
+            len(state.lives) + 1,
+            event.turn,
+            event.sandbox,
+            event.run_dir,
+            event.host,
+            event.harness_version,
+            entry.time,
+            [state.worker],
+        )
+        state.lives[event.life] = life
+        turn = state.turns.get(event.turn)
+        if turn is not None:
+            turn.lives.append(event.life)
+            turn.fruitless += 1
+        return
+    known = state.lives.get(event.life)
+    if known is None:
+        return
+    if isinstance(event, ev.LifeAttached):
+        known.workers.append(event.worker)
+    elif known.ended is None:
+        known.ended, known.reason, known.code = entry.time, event.reason, event.code
+
+
+def _progress(state: Session, turn: str) -> None:
+    """A finished model or tool call: the life was not in vain."""
+    known, life = state.turns.get(turn), state.life
+    if known is not None:
+        known.fruitless = 0
+    if life is not None:
+        life.progress += 1
+
+
+def _model(
+    state: Session,
+    entry: ev.Entry,
+    event: ev.ModelRequested | ev.ModelCompleted | ev.ModelFailed | ev.ModelReplayed,
+) -> None:
+    if isinstance(event, ev.ModelRequested):
+        turn = state.last_turn
+        state.model_calls[event.call] = ModelCall(
+            event.call,
+            event.key,
+            event.life,
+            turn.id if turn is not None else "",
+            event.wire,
+            event.model,
+            event.path,
+            entry.seq,
+            entry.time,
+            event.agent,
+            event.base,
+        )
+        if turn is not None:
+            turn.model_calls.append(event.call)
+        return
+    call = state.model_calls.get(event.call)
+    if call is None:
+        return
+    match event:
+        case ev.ModelCompleted():
+            call.status, call.completed_seq, call.finished = "completed", entry.seq, entry.time
+            call.http_status, call.content_type, call.body = event.status, event.content_type, event.body
+            call.response_id, call.stop_reason = event.response_id, event.stop_reason
+            call.usage, call.tool_calls = event.usage, event.tool_calls
+            _progress(state, call.turn)
+        case ev.ModelFailed():
+            call.status = "lost" if event.status is None else "failed"
+            call.finished, call.http_status, call.reason = entry.time, event.status, event.reason
+        case ev.ModelReplayed():
+            call.replays.append(event.life)
+        case _:
+            assert_never(event)
+
+
+def _tool(
+    state: Session,
+    entry: ev.Entry,
+    event: ev.ToolRequested
+    | ev.ToolReleased
+    | ev.ToolCompleted
+    | ev.ToolFailed
+    | ev.ToolCancelled
+    | ev.ToolNotStarted
+    | ev.ToolUnknown
+    | ev.ToolRefused,
+) -> None:
+    if isinstance(event, ev.ToolRequested):
+        _requested(state, entry, event)
+        return
+    call = state.tool_calls.get(event.call)
+    if call is None:
+        return
+    match event:
+        case ev.ToolReleased():
+            call.released_in, call.released = event.life, entry.time
+            call.releases, call.key = call.releases + 1, event.key
+        case ev.ToolCompleted():
+            call.source, call.detail = call.source or event.source, call.detail or event.detail
+            _outcome(state, entry, call, "completed", event.result)
+        case ev.ToolFailed():
+            call.source, call.detail = call.source or event.source, call.detail or event.detail
+            _outcome(state, entry, call, "failed", event.result)
+        case ev.ToolCancelled():
+            _outcome(state, entry, call, "cancelled", event.result)
+        case ev.ToolNotStarted():
+            _outcome(state, entry, call, "not_started", event.result)
+        case ev.ToolUnknown():
+            _outcome(state, entry, call, "unknown", event.result)
+        case ev.ToolRefused():
+            call.repeats = event.repeats
+            _outcome(state, entry, call, "not_started", event.result)
+        case _:
+            assert_never(event)
+
+
+def _requested(state: Session, entry: ev.Entry, event: ev.ToolRequested) -> None:
+    turn = state.last_turn
+    if event.call in state.tool_calls:
+        return
+    state.tool_calls[event.call] = ToolCall(
+        event.call,
+        event.name,
+        event.input,
+        event.model_call,
+        turn.id if turn is not None else "",
+        event.policy,
+        event.origin,
+        entry.seq,
+        entry.time,
+        event.agent,
+    )
+    if turn is not None:
+        turn.tool_calls.append(event.call)
+
+
+def _outcome(state: Session, entry: ev.Entry, call: ToolCall, outcome: Outcome, result: Payload) -> None:
+    if call.outcome is not None:
+        return
+    call.outcome, call.result = outcome, result
+    call.outcome_seq, call.finished = entry.seq, entry.time
+    if outcome in ("completed", "failed"):
+        _progress(state, call.turn)
+
+
+def _transcript(
+    state: Session, entry: ev.Entry, event: ev.TranscriptAppended | ev.TranscriptReplaced
+) -> None:
+    transcript = state.transcripts.setdefault(event.file, Transcript(event.file))
+    if isinstance(event, ev.TranscriptAppended):
+        state.offsets[event.life] = max(state.offsets.get(event.life, 0), event.offset)
+    else:
+        _keep(transcript, event.keep)
+    if event.count:
+        transcript.segments.append(Segment(entry.seq, event.count))
+
+
+def _keep(transcript: Transcript, lines: int) -> None:
+    """Cut a transcript to its first ``lines`` lines."""
+    kept: list[Segment] = []
+    for segment in transcript.segments:
+        if lines <= 0:
+            break
+        kept.append(Segment(segment.seq, min(segment.keep, lines)))
+        lines -= segment.keep
+    transcript.segments = kept

@@ -1,0 +1,25 @@
+"""The model endpoint that a harness is pointed at: the barrier in front of everything that costs or acts.
+
+A ``Gateway`` stores a response before the harness gets a byte of it. What differs between providers is a
+``Wire``; where requests go, and with which key, is an ``Upstream``."""
+
+from __future__ import annotations
+
+from harness_durable.errors import UnknownName
+from harness_durable.gateway.anthropic import RESUME_SENTINEL, Anthropic
+from harness_durable.gateway.progress import Progress
+from harness_durable.gateway.server import Gateway
+from harness_durable.gateway.upstream import Upstream
+from harness_durable.gateway.wire import Wire
+
+__all__ = ("RESUME_SENTINEL", "WIRES", "Gateway", "Progress", "Upstream", "Wire", "wire")
+
+WIRES: dict[str, Wire] = {"anthropic": Anthropic()}
+"""By the name that an adapter's ``wire`` gives. They keep no state, so one object serves everybody."""
+
+
+def wire(name: str) -> Wire:
+    """The wire of that name. Raises ``UnknownName``."""
+    if name not in WIRES:
+        raise UnknownName("wire", name, tuple(WIRES))
+    return WIRES[name]

@@ -1,0 +1,10 @@
+"""Every durable transition, by name. Nothing else in the program appends to a log.
+
+``Inbox`` holds what people and programs may do to a session at any time; ``Journal`` what its driver does.
+The rest of the program gets a ``Reader``."""
+
+from harness_durable.journal.driver import Journal
+from harness_durable.journal.inbox import Inbox
+from harness_durable.journal.reader import Reader
+
+__all__ = ("Inbox", "Journal", "Reader")

@@ -1,0 +1,236 @@
+"""What the driver of a session writes, transition by transition.
+
+Read aloud, this is the life of a turn: it is started, a life begins, the model is asked, tools are requested,
+released, finished; the transcript grows; the turn is settled. After a crash it is resumed. Model and tool
+calls are in ``calls``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness_durable import clock, events
+from harness_durable.crashpoints import reach
+from harness_durable.events import Rung
+from harness_durable.journal.calls import CallTransitions
+from harness_durable.journal.writer import Decision, Writer
+from harness_durable.payload import pack, pack_text
+from harness_durable.policy import NOT_STARTED, UNKNOWN
+from harness_durable.recovery import Plan
+from harness_durable.sandbox import LifeRef
+from harness_durable.state import Session, Turn
+from harness_durable.world import Claim, RowUpdate, World
+
+
+class Journal(CallTransitions):
+    """One session, driven by us. Every method raises ``WriterFenced`` once a newer owner has it."""
+
+    @classmethod
+    async def open(cls, world: World, claim: Claim, *, patience: float = 10.0) -> Journal:
+        """Read the session that was claimed."""
+        return cls(await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience))
+
+    # ------------------------------------------------------------------------------------- turns
+
+    async def turn_started(self, message: str) -> None:
+        def decide(state: Session, wanted: Decision) -> None:
+            if message not in state.turns:
+                wanted.events.append(events.TurnStarted(message))
+                wanted.row = RowUpdate("running", clock.now_ms())
+
+        await self.writer.decide(decide)
+        reach("turn.started")
+
+    async def turn_interrupted(self, reason: str, *, planned: bool = False) -> None:
+        """The life is over, the turn is not."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.turn is not None and state.turn.status == "running":
+                wanted.events.append(events.TurnInterrupted(state.turn.id, reason, planned))
+
+        await self.writer.decide(decide)
+
+    async def turn_resumed(self, life: str, rung: Rung, told: tuple[str, ...] = ()) -> None:
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.turn is not None:
+                wanted.events.append(events.TurnResumed(state.turn.id, life, rung, told))
+
+        await self.writer.decide(decide)
+
+    async def turn_completed(self, text: str) -> None:
+        packed = pack_text(text)
+
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.turn is not None:
+                turn = _close_calls(state, wanted, state.turn)
+                wanted.events.append(events.TurnCompleted(turn.id, wanted.keep(packed)))
+                wanted.row = _settled(state, turn, "idle")
+
+        reach("turn.completing")
+        await self._settle(decide)
+        reach("turn.completed")
+
+    async def turn_failed(self, code: str, reason: str) -> None:
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.turn is not None:
+                turn = _close_calls(state, wanted, state.turn)
+                wanted.events.append(events.TurnFailed(turn.id, code, reason))
+                wanted.row = _settled(state, turn, "idle")
+
+        await self._settle(decide)
+
+    async def turn_cancelled(self, reason: str) -> None:
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.turn is not None:
+                turn = _close_calls(state, wanted, state.turn)
+                wanted.events.append(events.TurnCancelled(turn.id, reason))
+                wanted.row = _settled(state, turn, "idle")
+
+        await self._settle(decide)
+
+    async def turn_needs_input(self, reason: str) -> None:
+        """Stop and wait for a person: the session is parked, no restart touches it. Its open calls stay
+        open, since it may go on."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.turn is not None:
+                wanted.events.append(events.TurnNeedsInput(state.turn.id, reason))
+                wanted.row = RowUpdate("needs_input", None)
+
+        await self._settle(decide)
+
+    async def message_delivered(self, message: str, life: str) -> None:
+        """The harness has the message, or the steer, in its own transcript."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            known = state.messages.get(message)
+            if known is None or known.status == "delivered":
+                return
+            kind = events.SteerDelivered if known.kind == "steer" else events.MessageDelivered
+            wanted.events.append(kind(message, life))
+
+        await self.writer.decide(decide)
+
+    async def steers_requeued(self) -> None:
+        """Steers that a settled turn never took become messages of their own: accepted is never lost."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            for message in state.messages.values():
+                turn = state.turns.get(message.turn or "")
+                pending = message.kind == "steer" and message.status == "queued"
+                fresh = f"{message.id}+queued"
+                if pending and turn is not None and turn.settled and fresh not in state.messages:
+                    wanted.events.append(events.MessageAccepted(fresh, message.text))
+                    wanted.events.append(events.SteerDelivered(message.id, ""))
+                    wanted.row = RowUpdate("queued", clock.now_ms())
+
+        await self.writer.decide(decide)
+
+    # ------------------------------------------------------------------------------------- lives
+
+    async def life_started(self, ref: LifeRef, turn: str, version: str) -> None:
+        """Before the life is started, so that a worker that finds this also knows what to end."""
+        event = events.LifeStarted(ref.life, turn, ref.sandbox, ref.run_dir, ref.host, version)
+        await self.writer.decide(lambda _, wanted: wanted.events.append(event))
+        reach("life.started")
+
+    async def life_attached(self, life: str, worker: str) -> None:
+        event = events.LifeAttached(life, worker)
+        await self.writer.decide(lambda _, wanted: wanted.events.append(event))
+
+    async def life_ended(self, life: str, reason: str, code: int | None = None) -> None:
+        def decide(state: Session, wanted: Decision) -> None:
+            known = state.lives.get(life)
+            if known is not None and known.ended is None:
+                wanted.events.append(events.LifeEnded(life, reason, code))
+
+        await self.writer.decide(decide)
+
+    async def recovery_begun(self, plan: Plan, *, life_gone: str) -> None:
+        """What the last worker left open, closed in one append: answers that died with it, and the life, if
+        ``life_gone`` says why it is over."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            for call in plan.lost:
+                if state.model_calls[call].status == "requested":
+                    wanted.events.append(events.ModelFailed(call, None, "the worker that asked was lost"))
+            life = state.lives.get(plan.life)
+            if life_gone and life is not None and life.ended is None:
+                wanted.events.append(events.LifeEnded(life.id, life_gone))
+                if state.turn is not None and state.turn.status == "running":
+                    wanted.events.append(events.TurnInterrupted(state.turn.id, life_gone))
+
+        await self.writer.decide(decide)
+
+    async def released(self, reason: str) -> None:
+        """The worker gives the session back. The row says whether somebody has to look at it again: a
+        settled session is parked here for good."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            if state.worker:
+                wanted.events.append(events.SessionReleased(reason))
+                work = state.turn is not None or bool(state.queued)
+                wanted.row = RowUpdate(state.status, clock.now_ms() if work else None)
+
+        await self.writer.decide(decide)
+
+    # -------------------------------------------------------------------------------- transcript
+
+    async def transcript_appended(
+        self, file: str, life: str, lines: list[bytes], *, offset: int, tool_outcomes: Decision | None = None
+    ) -> None:
+        """New lines of the harness's transcript, and the outcomes that they tell, in one append."""
+        packed = pack(b"\n".join(lines))
+        extra = tool_outcomes or Decision()
+
+        def decide(state: Session, wanted: Decision) -> None:
+            if offset and offset <= state.offsets.get(life, 0):
+                return
+            payload = wanted.keep(packed)
+            wanted.events.append(events.TranscriptAppended(file, life, payload, len(lines), offset))
+            wanted.events.extend(extra.events)
+            wanted.blobs.update(extra.blobs)
+
+        await self.writer.decide(decide)
+        reach("transcript.appended")
+
+    async def transcript_replaced(self, file: str, keep: int, lines: list[bytes], reason: str) -> None:
+        """What recovery made of a transcript: the first ``keep`` lines, then ``lines``."""
+        packed = pack(b"\n".join(lines))
+
+        def decide(_: Session, wanted: Decision) -> None:
+            payload = wanted.keep(packed)
+            wanted.events.append(events.TranscriptReplaced(file, keep, payload, len(lines), reason))
+
+        await self.writer.decide(decide)
+
+    async def transcript_lines(self, file: str) -> list[bytes]:
+        """All lines of a transcript as the log describes it now."""
+        transcript = self.state.transcripts.get(file)
+        lines: list[bytes] = []
+        for segment in transcript.segments if transcript is not None else []:
+            event = await self.reader.event(segment.seq)
+            if isinstance(event, events.TranscriptAppended | events.TranscriptReplaced):
+                content = await self.reader.content(event.lines)
+                lines.extend(content.split(b"\n")[: segment.keep])
+        return lines
+
+    async def _settle(self, decide: Callable[[Session, Decision], None]) -> None:
+        await self.writer.decide(decide)
+        await self.writer.take_snapshot()
+
+
+def _settled(state: Session, turn: Turn, status: str) -> RowUpdate:
+    """Parked, unless another message is waiting."""
+    waiting = bool(state.queued) or bool(state.steers(turn.id))
+    return RowUpdate("queued", clock.now_ms()) if waiting else RowUpdate(status, None)
+
+
+def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:
+    """No call stays open when its turn is settled."""
+    for call in state.calls(turn):
+        if call.open and call.released_in is None:
+            wanted.events.append(events.ToolNotStarted(call.id, wanted.keep(pack_text(NOT_STARTED))))
+        elif call.open:
+            wanted.events.append(events.ToolUnknown(call.id, wanted.keep(pack_text(UNKNOWN))))
+    return turn

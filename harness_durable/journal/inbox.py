@@ -1,0 +1,129 @@
+"""What anyone may write into a session, whoever drives it: messages, steers, stops, answers.
+
+Each is decided on the state and retried on conflict, so that two senders and the driver never trip each
+other. Each sets the session due in the same commit, so that what was accepted is also going to be worked
+on."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Literal
+
+from harness_durable import clock, codec, events
+from harness_durable.crashpoints import reach
+from harness_durable.errors import BadInput, NotFound
+from harness_durable.events import AgentSpec
+from harness_durable.journal.writer import Decision, Writer
+from harness_durable.payload import pack_text
+from harness_durable.state import Session
+from harness_durable.world import Record, RowUpdate, World, check_session_id
+
+MAX_MESSAGE = 32 << 20
+"""Bytes of a message. Above any model's context; refused before anything is stored."""
+
+WhenBusy = Literal["queue", "steer", "reject"]
+
+
+class Inbox:
+    """One session, seen from outside."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self.reader = writer.reader
+
+    @classmethod
+    async def open(cls, world: World, session: str) -> Inbox:
+        """Raises ``NotFound``."""
+        return cls(await Writer.open(world, session, patience=5.0))
+
+    @classmethod
+    async def create(cls, world: World, session: str, agent: AgentSpec, title: str = "") -> Inbox:
+        """Create the session, or find it if it is there already (its agent stays what it was)."""
+        event = events.SessionCreated(events.FORMAT, str(uuid.uuid4()), agent, title)
+        record = Record(uuid.uuid4().hex, codec.kind_of(event), clock.now_ms(), codec.encode(event))
+        await world.create(check_session_id(session), [record], RowUpdate("idle", None))
+        return await cls.open(world, session)
+
+    @property
+    def state(self) -> Session:
+        return self._writer.state
+
+    async def refresh(self) -> Session:
+        """The state, with what others wrote since."""
+        await self._writer.refresh()
+        return self._writer.state
+
+    async def accept(self, message: str, text: str, when_busy: WhenBusy = "queue") -> bool:
+        """Accept a message; durable on return. False if this ``message`` id is known already: then nothing
+        is written, and the first one counts.
+
+        Raises ``BadInput`` for an empty or over-long text, or a busy session under ``reject``.
+        """
+        packed = pack_text(_checked(text))
+
+        def decide(state: Session, wanted: Decision) -> bool:
+            if message in state.messages:
+                return False
+            if state.closed:
+                raise BadInput("the session is closed; begin a new one")
+            if state.turn is not None and when_busy == "reject":
+                raise BadInput(f"the session works on {state.turn.id!r}; wait, or queue or steer instead")
+            payload = wanted.keep(packed)
+            if state.turn is not None and when_busy == "steer":
+                wanted.events.append(events.SteerAccepted(message, state.turn.id, payload))
+            else:
+                wanted.events.append(events.MessageAccepted(message, payload))
+            wanted.row = RowUpdate("running" if state.turn else "queued", clock.now_ms())
+            return True
+
+        accepted = await self._writer.decide(decide)
+        reach("steer.accepted" if self.state.messages[message].kind == "steer" else "message.accepted")
+        return accepted
+
+    async def request_stop(self, by: str) -> bool:
+        """Ask for the open turn to be stopped. False if there is none."""
+
+        def decide(state: Session, wanted: Decision) -> bool:
+            if state.turn is None:
+                return False
+            if state.turn.stop_by is None:
+                wanted.events.append(events.StopRequested(state.turn.id, by))
+                wanted.row = RowUpdate("running", clock.now_ms())
+            return True
+
+        return await self._writer.decide(decide)
+
+    async def resume(self, by: str) -> bool:
+        """Let a turn that waits for a person go on. False if none does."""
+
+        def decide(state: Session, wanted: Decision) -> bool:
+            turn = state.last_turn
+            if turn is None or turn.status != "needs_input":
+                return False
+            wanted.events.append(events.TurnResumed(turn.id, "", "continue", (f"{by} asked",), True))
+            wanted.row = RowUpdate("running", clock.now_ms())
+            return True
+
+        return await self._writer.decide(decide)
+
+    async def answer(self, request: str, *, allow: bool, by: str, reason: str = "") -> None:
+        """Answer a permission request. The first answer counts. Raises ``NotFound``."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            asked = state.permissions.get(request)
+            if asked is None:
+                raise NotFound(f"no permission request {request!r} in this session; see `trace`")
+            if asked.allow is None:
+                wanted.events.append(events.PermissionResolved(request, allow, by, reason))
+                wanted.row = RowUpdate("running", clock.now_ms())
+
+        await self._writer.decide(decide)
+
+
+def _checked(text: str) -> str:
+    if not text.strip():
+        raise BadInput("the message is empty; say what the agent should do")
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_MESSAGE:
+        raise BadInput(f"the message has {size} bytes, more than {MAX_MESSAGE}; put it into a file instead")
+    return text

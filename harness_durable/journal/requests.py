@@ -1,0 +1,85 @@
+"""Model requests as parts, so that a turn of n calls costs O(n) bytes and not O(n²).
+
+Every request repeats the whole conversation. A body is split into its frame (everything but the messages)
+and its messages, each kept as the bytes that they were; a later request names how many parts of an earlier
+one it keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import cast
+
+import msgspec
+
+from harness_durable import events
+from harness_durable.journal.reader import Reader
+from harness_durable.payload import Payload
+from harness_durable.state import Session
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def split(body: bytes, field: str) -> list[bytes]:
+    """``[frame, *items of field]``; just ``[body]`` if it is not an object with such a list."""
+    try:
+        whole = _object.decode(body)
+        items = [bytes(item) for item in _array.decode(whole[field])]
+    except (msgspec.MsgspecError, KeyError, RecursionError, UnicodeDecodeError):
+        return [body]
+    whole[field] = msgspec.Raw(b"[]")
+    return [msgspec.json.encode(whole), *items]
+
+
+def join(parts: list[bytes], field: str) -> bytes:
+    """The body again: the same JSON, with the white space between its top-level members gone."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = _object.decode(parts[0])
+    whole[field] = msgspec.Raw(b"[" + b",".join(parts[1:]) + b"]")
+    return msgspec.json.encode(whole)
+
+
+class Bases:
+    """The last request of each conversation within this worker, to keep parts from. Lost with the worker;
+    the first request after a takeover is then stored whole."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[str, list[bytes]]] = {}
+
+    def kept(self, conversation: str, parts: list[bytes]) -> tuple[str | None, int]:
+        """The call whose parts this request begins with, and how many of them."""
+        if conversation not in self._last:
+            return None, 0
+        call, hashes = self._last[conversation]
+        keep = 0
+        for part, known in zip(parts, hashes, strict=False):
+            if _hash(part) != known:
+                break
+            keep += 1
+        return (call, keep) if keep else (None, 0)
+
+    def remember(self, conversation: str, call: str, parts: list[bytes]) -> None:
+        self._last[conversation] = (call, [_hash(part) for part in parts])
+
+
+def _hash(part: bytes) -> bytes:
+    return hashlib.blake2b(part, digest_size=16).digest()
+
+
+async def body_of(reader: Reader, state: Session, call: str, field: str) -> bytes:
+    """The request of a model call, as it went upstream."""
+    return join(await _parts(reader, state, call), field)
+
+
+async def _parts(reader: Reader, state: Session, call: str) -> list[bytes]:
+    chain: list[events.ModelRequested] = []
+    at: str | None = call
+    while at is not None:
+        event = cast(events.ModelRequested, await reader.event(state.model_calls[at].requested_seq))
+        chain.append(event)
+        at = event.base
+    payloads: list[Payload] = []
+    for event in reversed(chain):
+        payloads = [*payloads[: event.keep], *event.parts]
+    return [await reader.content(payload) for payload in payloads]

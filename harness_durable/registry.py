@@ -1,0 +1,51 @@
+"""Names to things: Worlds by URL scheme, adapters and sandboxes by name.
+
+Ours are in a dict, other people's come by entry point (groups ``harness_durable.worlds``, ``.adapters``,
+``.sandboxes``). Modules are imported on use, so that a command pays only for what it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from harness_durable.errors import BadSetting, UnknownName
+
+Room = Literal["world", "adapter", "sandbox"]
+
+BUILT_IN: dict[Room, dict[str, str]] = {
+    "world": {
+        "file": "harness_durable_worlds.file:open_world",
+        "sqlite": "harness_durable_worlds.sqlite:open_world",
+    },
+    "adapter": {
+        "claude-code": "harness_durable_adapters.claude_code:ClaudeCode",
+    },
+    "sandbox": {
+        "local": "harness_durable_sandboxes.local:LocalSandbox",
+    },
+}
+
+
+def known(room: Room) -> tuple[str, ...]:
+    """Names in this room, ours first."""
+    others = (point.name for point in entry_points(group=f"harness_durable.{room}s"))
+    return tuple(dict.fromkeys([*BUILT_IN[room], *others]))
+
+
+def load(room: Room, name: str) -> Any:
+    """The class or function behind a name. Raises ``UnknownName`` with the known ones, and ``BadSetting``
+    if it is known but its driver cannot be imported."""
+    target = BUILT_IN[room].get(name)
+    if target is None:
+        for point in entry_points(group=f"harness_durable.{room}s", name=name):
+            return point.load()
+        raise UnknownName(room, name, known(room))
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as missing:
+        raise BadSetting(
+            f"{room} {name!r} needs the package {missing.name!r}: pip install 'harness-durable[{name}]'"
+        ) from missing

@@ -1,0 +1,175 @@
+"""The contract of a sandbox: a place in which a harness runs, under a keeper.
+
+A sandbox starts *lives*. One life is one keeper process and the harness that it holds. The worker talks
+to the life through a :class:`Link` (see below); the worker may die without the life noticing.
+
+Who calls what: the driver calls ``start`` once per life, ``attach`` after a takeover, ``alive`` while it
+plans a recovery, ``reap`` before it starts a new life (the old one must be gone) and when a turn is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from anyio.abc import ByteStream
+
+
+class LifeRef(msgspec.Struct, frozen=True):
+    """Where a life is. It goes into the log, so that any worker of the same host can find the life."""
+
+    life: str
+    sandbox: str
+    run_dir: str
+    host: str
+
+
+class LifeSpec(msgspec.Struct, frozen=True):
+    """How to start a harness. ``@PORT@`` in argv, env values and file texts becomes the relay's port.
+
+    ``@HOME@`` in the same places and in ``cwd`` becomes the absolute path of ``home``, as the harness
+    sees it; nothing is set by itself (give ``HOME=@HOME@``).
+    ``files`` are written below ``home`` before the start (relative path -> content). ``token`` is this
+    life's credential for the keeper's control socket. ``ttl`` is in seconds: how long a keeper waits,
+    detached, before it ends the life by itself.
+    """
+
+    life: str
+    session: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    files: Mapping[str, bytes]
+    token: str
+    ttl: float = 3600.0
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """How the harness ended: exit code (negative: a signal), oom kills counted, and why in a word."""
+
+    code: int
+    oom_kills: int = 0
+    why: str = ""
+
+
+class Request(Protocol):
+    """One connection that the harness opened to its relay: a model call, usually.
+
+    If the worker dies before it wrote a byte, the keeper holds the request for the next worker; if it
+    dies after, the harness sees a reset. ``done`` says that the answer is complete.
+    """
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def stream(self) -> ByteStream: ...
+    async def done(self) -> None: ...
+
+
+class Link(Protocol):
+    """A worker's hold on a life, under one epoch. Every method raises ``KeeperGone`` when the life's
+    keeper is no longer there and ``StaleEpoch`` when a newer worker has attached."""
+
+    @property
+    def token(self) -> str:
+        """The life's credential, as in its ``LifeSpec``."""
+        ...
+
+    @property
+    def exit(self) -> Exit | None:
+        """Set once the harness has ended; its spooled output can still be read."""
+        ...
+
+    @property
+    def stdin_offset(self) -> int:
+        """Bytes ever accepted for the harness's standard input."""
+        ...
+
+    async def said(self) -> bytes:
+        """All that any worker ever wrote to the harness's standard input in this life."""
+        ...
+
+    async def write(self, frame: bytes) -> None:
+        """One whole frame for the harness's standard input: written wholly or not at all, after what
+        this worker wrote before. A worker that was superseded writes nothing."""
+        ...
+
+    def output(self, offset: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+        """Chunks of standard output from ``offset``, each with the offset after it; follows until the
+        harness has ended and everything was read."""
+        ...
+
+    async def errors(self, tail: int = 4096) -> bytes:
+        """The last ``tail`` bytes of standard error."""
+        ...
+
+    def requests(self) -> AsyncIterator[Request]:
+        """Connections to the relay, first those that were held, then new ones."""
+        ...
+
+    async def pid(self) -> int:
+        """The harness's pid, as its keeper sees it."""
+        ...
+
+    async def shutdown(self) -> None:
+        """Kill everything in the life, let the keeper leave, wait until both are gone."""
+        ...
+
+    async def aclose(self) -> None:
+        """Detach; the life goes on."""
+        ...
+
+
+class ExecResult(msgspec.Struct, frozen=True):
+    """``returncode`` is negative for a signal; ``timed_out`` says that we killed it."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool = False
+
+
+class Sandbox(Protocol):
+    """``SandboxUnavailable`` from any method means that the machinery failed, not the command."""
+
+    @property
+    def name(self) -> str: ...
+
+    def locate(self, life: str) -> LifeRef:
+        """Where a life of that id will be, or is, on this host. Nothing is created: the driver logs it before
+        it starts the life, so that whoever comes after a crash knows what to end."""
+        ...
+
+    async def start(self, spec: LifeSpec, epoch: int) -> tuple[LifeRef, Link]:
+        """Start a life and attach to it. Raises ``HarnessMissing`` if argv[0] cannot be started."""
+        ...
+
+    async def attach(self, ref: LifeRef, epoch: int) -> Link:
+        """Attach to a running life; its token is read from the run directory, since the log must not hold
+        it. Raises ``KeeperGone`` or ``StaleEpoch``."""
+        ...
+
+    async def alive(self, ref: LifeRef) -> bool:
+        """True while the life's keeper is there and reachable from this host."""
+        ...
+
+    async def reap(self, ref: LifeRef) -> None:
+        """Make sure that nothing of this life acts any more, and delete its run directory and home.
+        Returns when it is so; a life that is gone already is no error."""
+        ...
+
+    async def exec(
+        self,
+        argv: tuple[str, ...],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout: float,
+    ) -> ExecResult:
+        """Run one command to its end; past ``timeout`` seconds it and its children are killed."""
+        ...
+
+    async def aclose(self) -> None: ...

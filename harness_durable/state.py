@@ -1,0 +1,229 @@
+"""What a log amounts to: the state that ``fold`` builds.
+
+The command line, the viewer, exports and recovery all read this and nothing else. It is plain data, so that
+it can be stored as a snapshot. Times are in ms, as in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from harness_durable.events import AgentSpec, ReplayPolicy, Rung, Source, ToolOrigin, Usage
+from harness_durable.payload import Payload
+
+Outcome = Literal["completed", "failed", "cancelled", "not_started", "unknown"]
+TurnStatus = Literal["running", "interrupted", "completed", "failed", "cancelled", "needs_input"]
+MessageStatus = Literal["queued", "started", "delivered"]
+SessionStatus = Literal["idle", "queued", "running", "needs_input", "closed"]
+
+
+class Message(msgspec.Struct):
+    """``kind``: a message starts a turn, a steer goes into a running one."""
+
+    id: str
+    kind: Literal["message", "steer"]
+    text: Payload
+    seq: int
+    time: int
+    status: MessageStatus = "queued"
+    turn: str | None = None
+    delivered_in: str | None = None
+
+
+class ToolCall(msgspec.Struct):
+    """One action that the model asked for. ``outcome`` is written once."""
+
+    id: str
+    name: str
+    input: Payload
+    model_call: str
+    turn: str
+    policy: ReplayPolicy
+    origin: ToolOrigin
+    requested_seq: int
+    requested: int
+    agent: str | None = None
+    released_in: str | None = None
+    released: int | None = None
+    releases: int = 0
+    key: str = ""
+    outcome: Outcome | None = None
+    outcome_seq: int = 0
+    finished: int | None = None
+    result: Payload | None = None
+    detail: Payload | None = None
+    source: Source | None = None
+    repeats: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """No outcome yet."""
+        return self.outcome is None
+
+
+class ModelCall(msgspec.Struct):
+    """One request to the provider. Its request's parts stay in the log, at ``requested_seq``."""
+
+    id: str
+    key: str
+    life: str
+    turn: str
+    wire: str
+    model: str
+    path: str
+    requested_seq: int
+    requested: int
+    agent: str | None = None
+    base: str | None = None
+    status: Literal["requested", "completed", "failed", "lost"] = "requested"
+    completed_seq: int = 0
+    finished: int | None = None
+    http_status: int | None = None
+    content_type: str = ""
+    body: Payload | None = None
+    response_id: str = ""
+    stop_reason: str = ""
+    usage: Usage = Usage()
+    tool_calls: tuple[str, ...] = ()
+    reason: str = ""
+    replays: list[str] = []
+
+
+class Life(msgspec.Struct):
+    """One run of a harness process."""
+
+    id: str
+    number: int
+    turn: str
+    sandbox: str
+    run_dir: str
+    host: str
+    harness_version: str
+    started: int
+    workers: list[str] = []
+    rung: Rung = "start"
+    ended: int | None = None
+    reason: str = ""
+    code: int | None = None
+    progress: int = 0
+
+
+class Turn(msgspec.Struct):
+    """The work that a message started. ``fruitless`` counts its lives in a row that made no progress."""
+
+    id: str
+    started_seq: int
+    started: int
+    status: TurnStatus = "running"
+    finished: int | None = None
+    lives: list[str] = []
+    model_calls: list[str] = []
+    tool_calls: list[str] = []
+    told: list[str] = []
+    stop_by: str | None = None
+    text: Payload | None = None
+    code: str = ""
+    reason: str = ""
+    fruitless: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Nothing more will happen in it unless a person asks."""
+        return self.status not in ("running", "interrupted")
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """``count`` lines of a transcript, in the event at ``seq``; only the first ``keep`` of them count."""
+
+    seq: int
+    keep: int
+
+
+class Transcript(msgspec.Struct):
+    """A file of the harness's own transcript: where its lines are in the log."""
+
+    file: str
+    segments: list[Segment] = []
+
+    @property
+    def lines(self) -> int:
+        return sum(segment.keep for segment in self.segments)
+
+
+class Permission(msgspec.Struct):
+    request: str
+    call: str
+    name: str
+    life: str
+    asked: int
+    allow: bool | None = None
+    by: str = ""
+    reason: str = ""
+
+
+class Session(msgspec.Struct):
+    """The whole of a session, as of ``seq``."""
+
+    seq: int = 0
+    epoch: int = 0
+    created: int = 0
+    updated: int = 0
+    native_id: str = ""
+    title: str = ""
+    agent: AgentSpec | None = None
+    worker: str = ""
+    closed: bool = False
+    messages: dict[str, Message] = {}
+    turns: dict[str, Turn] = {}
+    lives: dict[str, Life] = {}
+    model_calls: dict[str, ModelCall] = {}
+    tool_calls: dict[str, ToolCall] = {}
+    transcripts: dict[str, Transcript] = {}
+    permissions: dict[str, Permission] = {}
+    offsets: dict[str, int] = {}
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is not settled, if there is one; at most one is open at a time."""
+        last = next(reversed(self.turns.values()), None)
+        return last if last is not None and not last.settled else None
+
+    @property
+    def last_turn(self) -> Turn | None:
+        return next(reversed(self.turns.values()), None)
+
+    @property
+    def life(self) -> Life | None:
+        """The life that has not ended, if there is one."""
+        last = next(reversed(self.lives.values()), None)
+        return last if last is not None and last.ended is None else None
+
+    @property
+    def queued(self) -> list[Message]:
+        """Messages that have not started a turn, in the order in which they were accepted."""
+        return [m for m in self.messages.values() if m.kind == "message" and m.status == "queued"]
+
+    @property
+    def status(self) -> SessionStatus:
+        """One word for lists."""
+        if self.closed:
+            return "closed"
+        if self.turn is not None:
+            return "running"
+        last = self.last_turn
+        if last is not None and last.status == "needs_input":
+            return "needs_input"
+        return "queued" if self.queued else "idle"
+
+    def steers(self, turn: str) -> list[Message]:
+        """Steers of a turn that the harness has not acknowledged."""
+        return [
+            m
+            for m in self.messages.values()
+            if m.kind == "steer" and m.turn == turn and m.status != "delivered"
+        ]
+
+    def calls(self, turn: Turn) -> list[ToolCall]:
+        return [self.tool_calls[call] for call in turn.tool_calls]

@@ -1,0 +1,299 @@
+"""What a check gets to work with: an app of its own, Worlds opened on it, and second processes.
+
+Each check runs on a fresh app, so that checks neither disturb each other nor anything else in the store;
+what a check leaves behind is deleted afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol, TypeVar
+
+import anyio
+import msgspec
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from harness_durable import clock
+from harness_durable.errors import HarnessDurableError, NotFound
+from harness_durable.testing import world_child
+from harness_durable.testing.world_child import AnyCommand, Register, Reply
+from harness_durable.world import LEASE_SECONDS, Owner, Record, RowUpdate, StoredRecord, World
+
+T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds, times slack, after which something that must come is reported as not coming."""
+
+PARKED = RowUpdate("parked", None)
+
+
+class BrokenPromise(Exception):
+    """What a check saw, as a sentence."""
+
+
+def expect(kept: bool, sentence: str) -> None:
+    """Raise ``BrokenPromise`` unless ``kept``. (An ``assert`` would vanish under ``python -O``.)"""
+    if not kept:
+        raise BrokenPromise(sentence)
+
+
+class Faults(Protocol):
+    """How to hurt one kind of World. A suite without it checks less, and says so."""
+
+    async def break_store(self) -> None:
+        """From now on no write by this process succeeds, as with a full disk or a lost database."""
+        ...
+
+    async def heal_store(self) -> None: ...
+
+    async def tear(self, app: str, session: str) -> bool:
+        """Cut the last append of a closed store in two. False if this World cannot be torn so."""
+        ...
+
+    async def damage(self, app: str, session: str, seq: int) -> bool:
+        """Flip a byte in a record of a closed store. False if this World cannot be hurt so."""
+        ...
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The World under test. ``opener`` is ``module:function`` for the second processes; ``slack``
+    multiplies every time limit (1 on a quiet machine)."""
+
+    url: str
+    opener: str = "harness_durable.worlds:open_world"
+    faults: Faults | None = None
+    slack: float = 1.0
+
+
+class Child:
+    """A process on the same World. ``owner`` is the worker that it registers as."""
+
+    def __init__(self, process: Process, owner: Owner, lines: BufferedByteReceiveStream) -> None:
+        self.owner, self._process, self._lines = owner, process, lines
+
+    async def send(self, command: AnyCommand) -> None:
+        if self._process.stdin is None:
+            raise BrokenPromise("the second process has no input; start it with pipes")
+        await self._process.stdin.send(msgspec.json.encode(command) + b"\n")
+
+    async def reply(self) -> Reply:
+        """The next line that the process says."""
+        with anyio.fail_after(3 * PATIENCE):
+            return await _reply(self._lines)
+
+    async def do(self, command: AnyCommand) -> Reply:
+        await self.send(command)
+        return await self.reply()
+
+    async def must(self, command: AnyCommand) -> Reply:
+        """As ``do``, for what has to succeed."""
+        reply = await self.do(command)
+        expect(not reply.error, f"{type(command).__name__} failed: {reply.error}: {reply.text}")
+        return reply
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until the process is gone."""
+        self._process.kill()
+        await self._process.wait()
+
+    async def rest(self) -> list[Reply]:
+        """What a killed process had said and nobody has read; half a line is not an answer."""
+        replies: list[Reply] = []
+        try:
+            while True:
+                replies.append(await _reply(self._lines))
+        except (anyio.IncompleteRead, anyio.EndOfStream):
+            return replies
+
+
+async def _reply(lines: BufferedByteReceiveStream) -> Reply:
+    return msgspec.json.decode(await lines.receive_until(b"\n", 1 << 20), type=Reply)
+
+
+class Bench:
+    """One check's place of work."""
+
+    def __init__(self, subject: Subject, stack: AsyncExitStack) -> None:
+        self.subject, self._stack = subject, stack
+        self.app = self.fresh_app()
+        self.slack, self.faults = subject.slack, subject.faults
+        self._open: list[World] = []
+
+    def fresh_app(self) -> str:
+        return f"check-{uuid.uuid4().hex[:12]}"
+
+    async def world(self, app: str | None = None) -> World:
+        """One more instance, in this process."""
+        world = await world_child.load_opener(self.subject.opener)(self.subject.url, app or self.app)
+        self._open.append(world)
+        return world
+
+    async def close(self, world: World) -> None:
+        self._open.remove(world)
+        await world.aclose()
+
+    async def child(self, app: str | None = None) -> Child:
+        """One more process on the World; not registered as a worker."""
+        module = "harness_durable.testing.world_child"
+        arguments = [self.subject.opener, self.subject.url, app or self.app]
+        process = await anyio.open_process([sys.executable, "-m", module, *arguments], stderr=None)
+        self._stack.push_async_callback(_end, process)
+        lines = BufferedByteReceiveStream(_output(process))
+        with anyio.fail_after(3 * PATIENCE):
+            hello = await _reply(lines)
+        return Child(process, _known(hello.owner), lines)
+
+    async def worker(self, app: str | None = None, lease: float = LEASE_SECONDS) -> Child:
+        """A process that is registered as a worker."""
+        child = await self.child(app)
+        await child.must(Register(lease=lease))
+        return child
+
+    async def workers(self, count: int) -> list[Child]:
+        """Several at once: most of the time goes into starting Python."""
+        return await together(*(self.worker() for _ in range(count)))
+
+    async def until(self, what: str, probe: Callable[[], Awaitable[T | None]]) -> T:
+        """Ask until the answer is not None or empty; ``what`` is for the sentence if it never comes."""
+        end = clock.monotonic() + PATIENCE * self.slack
+        while not (answer := await probe()):
+            expect(clock.monotonic() < end, f"in {PATIENCE * self.slack:.0f} s {what} did not happen")
+            await clock.sleep(0.005)
+        return answer
+
+    async def clean(self) -> None:
+        """Delete what the check left in the store, and close what it opened."""
+        for world in self._open:
+            await _sweep(world)
+        while self._open:
+            await self.close(self._open[-1])
+
+
+@asynccontextmanager
+async def bench(subject: Subject) -> AsyncGenerator[Bench]:
+    """A fresh bench. Processes end before Worlds close, so that sessions are nobody's by then."""
+    async with AsyncExitStack() as stack:
+        place = Bench(subject, stack)
+        stack.push_async_callback(place.clean)
+        yield place
+
+
+async def _end(process: Process) -> None:
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            process.kill()
+        await process.aclose()
+
+
+async def _sweep(world: World) -> None:
+    """Best effort: a World that is broken has been reported by the check itself."""
+    mine = owner()
+    try:
+        await world.register(mine)
+        for row in await world.sessions():
+            claim = await world.claim_session(mine, row.session, take_over=True)
+            await world.release(row.session, claim.epoch)
+            await world.delete(row.session)
+        await world.unregister(mine)
+    except HarnessDurableError:
+        return
+
+
+def _output(process: Process) -> ByteReceiveStream:
+    if process.stdout is None:
+        raise BrokenPromise("the second process has no output; start it with pipes")
+    return process.stdout
+
+
+def _known(of: Owner | None) -> Owner:
+    if of is None:
+        raise BrokenPromise("the second process did not say who it is")
+    return of
+
+
+def owner() -> Owner:
+    """A worker of this process, as after a fresh boot."""
+    return Owner(str(uuid.uuid4()), os.uname().nodename, os.getpid())
+
+
+async def worker(world: World, lease: float = LEASE_SECONDS) -> Owner:
+    """A registered worker of this process."""
+    mine = owner()
+    await world.register(mine, lease)
+    return mine
+
+
+note = world_child.note
+
+
+def due_now(status: str = "queued") -> RowUpdate:
+    return RowUpdate(status, clock.now_ms() - 1)
+
+
+async def begin(world: World, session: str, *records: Record, row: RowUpdate = PARKED) -> int:
+    """Create a session, with one note unless told otherwise; its head."""
+    first = records or (note(b"begun"),)
+    expect(await world.create(session, first, row), f"creating the new session {session!r} gave False")
+    return len(first)
+
+
+async def add(world: World, session: str, head: int, epoch: int = 0, count: int = 1) -> int:
+    """Append ``count`` notes in one go; the new head."""
+    records = [note(b"note %d" % n) for n in range(count)]
+    return await world.append(session, expected_head=head, epoch=epoch, records=records)
+
+
+async def refused(call: Awaitable[object], error: type[T], what: str) -> T:
+    """Await ``call``, which has to raise ``error``; the error."""
+    try:
+        answer = await call
+    except Exception as raised:
+        if isinstance(raised, error):
+            return raised
+        sentence = f"{what} raised {type(raised).__name__} ({raised}), not {error.__name__}"
+        raise BrokenPromise(sentence) from raised
+    raise BrokenPromise(f"{what} gave {answer!r} where {error.__name__} is due")
+
+
+async def gone(call: Awaitable[object], what: str) -> None:
+    await refused(call, NotFound, what)
+
+
+def dense(log: Sequence[StoredRecord], what: str, after: int = 0) -> None:
+    """The records are numbered without a hole."""
+    found = [record.seq for record in log]
+    wanted = list(range(after + 1, after + 1 + len(log)))
+    expect(found == wanted, f"{what}: seq is {found[:20]}, not {wanted[:20]}")
+
+
+def content(log: Sequence[StoredRecord]) -> list[tuple[str, str, int, bytes]]:
+    """Records as their writers handed them in."""
+    return [(record.id, record.kind, record.time, record.body) for record in log]
+
+
+def given(records: Sequence[Record]) -> list[tuple[str, str, int, bytes]]:
+    return [(record.id, record.kind, record.time, record.body) for record in records]
+
+
+async def together(*calls: Awaitable[T]) -> list[T]:
+    """Run all at once; their answers in order. The first error ends all."""
+    answers: dict[int, T] = {}
+
+    async def one(place: int, call: Awaitable[T]) -> None:
+        answers[place] = await call
+
+    try:
+        async with anyio.create_task_group() as group:
+            for place, call in enumerate(calls):
+                group.start_soon(one, place, call)
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
+    return [answers[place] for place in range(len(calls))]

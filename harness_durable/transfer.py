@@ -1,0 +1,235 @@
+"""A session as a file: ``export`` and ``import``, from any World to any other.
+
+The file is JSON lines, so that people can read and ``grep`` it: a header, the records, the blobs in pieces,
+and a last line with the counts and the SHA-256 of all lines before it. What surprises: nothing is written to
+the World before the last line has been verified, so a file that was cut short imports nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterable, AsyncIterator
+
+import msgspec
+
+from harness_durable.errors import BadInput, LogTooNew
+from harness_durable.world import RowUpdate, StoredRecord, World, check_session_id
+
+VERSION = 1
+"""Of the file. A reader refuses a larger one; older ones are read for ever."""
+
+_PAGE = 500
+_PIECE = 1 << 20
+_LONGEST_LINE = 16 << 20
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line"):
+    """Base of the four kinds of line."""
+
+
+class _Header(_Line, frozen=True, tag="session"):
+    version: int
+    session: str
+    status: str
+    due: int | None = None
+
+
+class _Record(_Line, frozen=True, tag="record"):
+    """Exactly one of ``text`` and ``data`` is set."""
+
+    seq: int
+    epoch: int
+    id: str
+    kind: str
+    time: int
+    text: str | None = None
+    data: bytes | None = None
+
+
+class _Blob(_Line, frozen=True, tag="blob"):
+    """A piece of a blob; the last one has ``more`` of false."""
+
+    name: str
+    data: bytes
+    more: bool = False
+
+
+class _End(_Line, frozen=True, tag="end"):
+    records: int
+    blobs: int
+    sha256: str
+
+
+class _Version(msgspec.Struct):
+    line: str
+    version: int
+
+
+_decoder: msgspec.json.Decoder[_Header | _Record | _Blob | _End] = msgspec.json.Decoder(
+    _Header | _Record | _Blob | _End
+)
+_encoder = msgspec.json.Encoder()
+
+
+async def export_session(world: World, session: str) -> AsyncIterator[bytes]:
+    """The file's lines, each with its newline. Blobs come last and in pieces of 1 MiB.
+
+    Safe while the session runs: the file is a prefix of the log, with every blob that it names.
+    """
+    checksum = hashlib.sha256()
+    row = await world.session(session)
+    line = _encode(_Header(VERSION, session, row.status, row.due))
+    checksum.update(line)
+    yield line
+    records = 0
+    while page := await world.read(session, records, _PAGE):
+        for record in page:
+            line = _encode(_packed(record))
+            checksum.update(line)
+            yield line
+        records = page[-1].seq
+    blobs = 0
+    async for name, stored in world.blobs(session):
+        blobs += 1
+        for start in range(0, len(stored) or 1, _PIECE):
+            piece, more = stored[start : start + _PIECE], start + _PIECE < len(stored)
+            line = _encode(_Blob(name, piece, more))
+            checksum.update(line)
+            yield line
+    yield _encode(_End(records, blobs, checksum.hexdigest()))
+
+
+async def import_session(world: World, stream: AsyncIterable[bytes], *, name: str | None = None) -> str:
+    """Restore what ``export_session`` made; the session's id, which is ``name`` if that is given.
+
+    ``stream`` may be cut anywhere. Raises ``BadInput`` for a file that is something else, cut short or
+    altered, and for a session that exists already; ``LogTooNew`` for a newer file. Nothing is stored then.
+    """
+    reader = _Reader()
+    async for line in _lines(stream):
+        reader.take(line)
+    header = reader.finish()
+    session = check_session_id(name or header.session)
+    row = RowUpdate(header.status, header.due)
+    await world.restore(session, reader.records, reader.blobs, row)
+    return session
+
+
+class _Reader:
+    """Collects a file line by line, and refuses whatever could not have come from ``export_session``."""
+
+    def __init__(self) -> None:
+        self.records: list[StoredRecord] = []
+        self.blobs: dict[str, bytes] = {}
+        self._header: _Header | None = None
+        self._open: tuple[str, bytearray] | None = None
+        self._checksum = hashlib.sha256()
+        self._ended = False
+
+    def take(self, raw: bytes) -> None:
+        line = self._parse(raw)
+        if isinstance(line, _End):
+            self._end(line)
+            return
+        self._checksum.update(raw)
+        match line:
+            case _Header():
+                self._header = line
+            case _Record():
+                if line.seq != len(self.records) + 1:
+                    raise _altered(f"record {line.seq} follows record {len(self.records)}")
+                self.records.append(_unpacked(line))
+            case _Blob():
+                self._piece(line)
+
+    def finish(self) -> _Header:
+        if self._header is None:
+            raise BadInput("the file is empty; export the session again")
+        if not self._ended:
+            raise BadInput(
+                "the export ends before its last line, so it was cut short; copy or export it again"
+            )
+        return self._header
+
+    def _parse(self, raw: bytes) -> _Header | _Record | _Blob | _End:
+        first = self._header is None
+        if first:
+            _check_version(raw)
+        if self._ended:
+            raise _altered("something follows its last line")
+        try:
+            line = _decoder.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if not raw.endswith(b"\n"):
+                raise BadInput(
+                    "the export was cut short in the middle of a line; copy or export it again"
+                ) from None
+            raise _altered(f"a line cannot be read ({error})") from None
+        if isinstance(line, _Header) is not first:
+            raise _altered("its header is not where it belongs")
+        return line
+
+    def _piece(self, line: _Blob) -> None:
+        name, so_far = self._open or (line.name, bytearray())
+        if name != line.name:
+            raise _altered(f"blob {name} ends too soon")
+        so_far += line.data
+        self._open = (name, so_far) if line.more else None
+        if not line.more:
+            self.blobs[name] = bytes(so_far)
+
+    def _end(self, line: _End) -> None:
+        found = (len(self.records), len(self.blobs), self._checksum.hexdigest())
+        if found != (line.records, line.blobs, line.sha256):
+            raise _altered(
+                f"it has {found[0]} records and {found[1]} blobs where its last line counts "
+                f"{line.records} and {line.blobs}, or its checksum does not match"
+            )
+        self._ended = True
+
+
+def _check_version(raw: bytes) -> None:
+    try:
+        found = msgspec.json.decode(raw, type=_Version)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = None
+    if found is None or found.line != "session":
+        raise BadInput("this is not a session export; make one with `harness-durable export SESSION`")
+    if found.version > VERSION:
+        raise LogTooNew("the export", found.version, VERSION)
+
+
+def _altered(why: str) -> BadInput:
+    return BadInput(f"the export was altered after it was made: {why}; export the session again")
+
+
+def _encode(line: _Line) -> bytes:
+    return _encoder.encode(line) + b"\n"
+
+
+def _packed(record: StoredRecord) -> _Record:
+    try:
+        text, data = record.body.decode(), None
+    except UnicodeDecodeError:
+        text, data = None, record.body
+    return _Record(record.seq, record.epoch, record.id, record.kind, record.time, text, data)
+
+
+def _unpacked(line: _Record) -> StoredRecord:
+    body = line.text.encode() if line.text is not None else line.data or b""
+    return StoredRecord(line.seq, line.epoch, line.id, line.kind, line.time, body)
+
+
+async def _lines(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The stream cut at newlines; the last piece comes as it is."""
+    rest = bytearray()
+    async for chunk in stream:
+        rest += chunk
+        *whole, last = bytes(rest).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+        rest = bytearray(last)
+        if len(rest) > _LONGEST_LINE:
+            raise BadInput("this is not a session export: a line is longer than any export writes")
+    if rest:
+        yield bytes(rest)

@@ -1,0 +1,245 @@
+"""The contract of a World: where the logs of sessions live.
+
+A log is a list of records, numbered 1, 2, 3 … without gaps. **The log fences itself**: ``append`` is
+compare-and-set on the head, and a takeover's first act is to append a claim record with the next epoch at
+head + 1. Whoever was slower finds the place taken. Leases only decide *when* somebody may try.
+
+What surprises: a session's row is its own queue message. ``RowUpdate`` is written in the same commit as
+the records, so that accepting a message and waking a worker can never come apart.
+
+The numbered promises W1 to W14 are in ``harness_durable.testing.worlds``, with a check for each. All
+methods raise ``StorageUnavailable`` when the store is out of reach, full or failing, ``NotFound`` for a
+session that does not exist in this app, and ``LogTooNew`` for a store written by a newer version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from harness_durable import clock, codec, events
+from harness_durable.errors import BadInput
+
+LEASE_SECONDS = 15.0
+"""How long a worker that nobody hears of keeps its sessions. Renewed every third of it; a worker that could
+not renew stops itself after two thirds, by its own monotonic clock."""
+
+MAX_RECORD = 1 << 20
+"""Largest body of one record. The journal moves whatever is over 32 KiB into blobs, so that this is far."""
+
+MAX_BLOB = 256 << 20
+"""Largest blob. Below the 1 GB field of Postgres and the 2 GB of SQLite, above any model's context."""
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What a writer hands in. ``id`` is unique and made by the writer: a record found in the log under the
+    same id is the writer's own, which is how a lost answer heals. ``time`` is in ms, by its wall clock."""
+
+    id: str
+    kind: str
+    time: int
+    body: bytes
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record in the log. ``epoch`` is its writer's; 0 for a writer that does not drive the session."""
+
+    seq: int
+    epoch: int
+    id: str
+    kind: str
+    time: int
+    body: bytes
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A worker process. ``worker`` is a fresh UUID per boot of the process, never a host or pod name."""
+
+    worker: str
+    host: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on {self.host} (worker {self.worker[:8]})"
+
+
+class RowUpdate(msgspec.Struct, frozen=True):
+    """What the session's row says from now on, written in the same commit as the records.
+
+    ``status`` is a word for lists. ``due`` is when a worker should look at the session (ms, wall clock);
+    ``None`` parks it: no worker is woken, no restart touches it.
+    """
+
+    status: str
+    due: int | None
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """``owner`` is the worker that claimed last and has not released; ``owner_alive`` whether it is live."""
+
+    session: str
+    head: int
+    epoch: int
+    status: str
+    due: int | None
+    created: int
+    updated: int
+    owner: Owner | None
+    owner_alive: bool
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The right to drive: ``epoch`` is ours, the claim record stands at ``head``."""
+
+    session: str
+    epoch: int
+    head: int
+    previous: Owner | None
+
+
+class Description(msgspec.Struct, frozen=True):
+    """What this World really guarantees here. ``warnings`` are whole sentences for ``doctor``."""
+
+    name: str
+    url: str
+    durability: str
+    notification: str
+    reach: str
+    details: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = ()
+
+
+class World(Protocol):
+    """One open store, seen by one app. Safe to use from many tasks of one event loop."""
+
+    @property
+    def app(self) -> str: ...
+
+    async def create(self, session: str, records: Sequence[Record], row: RowUpdate) -> bool:
+        """Begin a log with ``records`` (epoch 0). False, and nothing written, if the session exists."""
+        ...
+
+    async def append(
+        self,
+        session: str,
+        *,
+        expected_head: int,
+        epoch: int,
+        records: Sequence[Record],
+        blobs: Mapping[str, bytes] = ...,
+        row: RowUpdate | None = None,
+    ) -> int:
+        """Write all of it or nothing, durable on return; the new head. Called by the journal only.
+
+        ``blobs`` (sha256 hex -> bytes; an existing name is kept) are durable no later than the records.
+        Raises ``Conflict`` with the records in between if the head has moved, except that records found
+        right after ``expected_head`` under the same ids are ours: then the append has happened.
+        Raises ``WriterFenced`` if ``epoch`` > 0 and the session has been claimed with a newer epoch.
+        ``StorageUnavailable.unclear`` means: call again with the same records.
+        """
+        ...
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[StoredRecord]:
+        """Records with seq > ``after``, in order: a prefix of what follows, never with a hole.
+        Raises ``DamagedLog`` where a record fails its checksum, after the good ones were given."""
+        ...
+
+    async def wait(self, session: str, after: int, timeout: float) -> int:
+        """Return the head once it is > ``after``, or after ``timeout`` seconds. Never misses an append."""
+        ...
+
+    async def session(self, session: str) -> SessionRow: ...
+
+    async def sessions(self, after: str = "", limit: int = 1000) -> list[SessionRow]:
+        """Rows by session id, those > ``after``."""
+        ...
+
+    async def register(self, owner: Owner, lease: float = LEASE_SECONDS) -> None:
+        """Make a worker known and live. Once per boot of a worker, before it claims."""
+        ...
+
+    async def renew(self, owner: Owner) -> None:
+        """Prolong the lease of the worker, and so of all its sessions. Also after it has run out, as long
+        as nobody has taken them."""
+        ...
+
+    async def unregister(self, owner: Owner) -> None:
+        """The worker leaves; whatever it still owns is free at once."""
+        ...
+
+    async def claim(self, owner: Owner, limit: int) -> list[Claim]:
+        """Up to ``limit`` sessions of this app that are due and free, longest due first, each with its
+        claim record appended. Free: no owner, or one that is dead or whose lease has ended."""
+        ...
+
+    async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
+        """Claim one session by name, due or not. Raises ``SessionBusy`` if a live worker holds it,
+        unless ``take_over``."""
+        ...
+
+    async def release(self, session: str, epoch: int) -> None:
+        """Give the session back. No error if the epoch is no longer the session's."""
+        ...
+
+    async def wait_due(self, timeout: float) -> None:
+        """Return when a session may have become claimable, or after ``timeout`` seconds. A hint."""
+        ...
+
+    async def blob(self, session: str, sha: str) -> bytes:
+        """Raises ``NotFound``."""
+        ...
+
+    async def put_snapshot(self, session: str, seq: int, data: bytes) -> None:
+        """A cache of the fold of the first ``seq`` records. Losing it must cost time only."""
+        ...
+
+    async def snapshot(self, session: str) -> tuple[int, bytes] | None: ...
+
+    async def put_progress(self, session: str, data: bytes) -> None:
+        """Replace the session's progress: state, not history; need not survive a crash."""
+        ...
+
+    async def progress(self, session: str) -> bytes | None: ...
+
+    def blobs(self, session: str) -> AsyncIterator[tuple[str, bytes]]:
+        """Every blob of a session, for export."""
+        ...
+
+    async def restore(
+        self,
+        session: str,
+        records: Sequence[StoredRecord],
+        blobs: Mapping[str, bytes],
+        row: RowUpdate,
+    ) -> None:
+        """Import: a new session with exactly these records. Raises ``BadInput`` if it exists."""
+        ...
+
+    async def delete(self, session: str) -> None:
+        """Remove the session, its blobs, snapshot and progress. Raises ``SessionBusy`` if it is driven."""
+        ...
+
+    async def describe(self) -> Description: ...
+
+    async def aclose(self) -> None: ...
+
+
+def check_session_id(session: str) -> str:
+    """The id as it is, or ``BadInput``. Ids become file names and URLs, hence the narrow alphabet."""
+    if not _SESSION_ID.fullmatch(session):
+        raise BadInput(
+            f"{session[:140]!r} cannot name a session: use 1 to 128 letters, digits and any of . _ @ : + -, "
+            "beginning with a letter or digit"
+        )
+    return session
+
+
+def claim_record(owner: Owner, epoch: int, record_id: str) -> Record:
+    """The record with which a World makes ``owner`` the session's driver."""
+    event = events.SessionClaimed(epoch=epoch, worker=owner.worker, host=owner.host, pid=owner.pid)
+    return Record(record_id, codec.kind_of(event), clock.now_ms(), codec.encode(event))

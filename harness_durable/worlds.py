@@ -1,0 +1,42 @@
+"""Opening a World from its URL: ``file:DIR``, ``sqlite:PATH``, or what an entry point adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from harness_durable import registry
+from harness_durable.errors import BadSetting
+from harness_durable.world import World
+
+Opener = Callable[[str, str], Awaitable[World]]
+"""What a World registers: ``open_world(url, app)``."""
+
+_PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)|(?<=password=)[^&]*")
+
+
+def redact(url: str) -> str:
+    """The URL without its password, for people and logs."""
+    scheme, found, rest = url.partition("://")
+    if not found or "@" not in rest:
+        return _PASSWORD.sub("***", url) if "password=" in url else url
+    userinfo, _, host = rest.rpartition("@")
+    user = userinfo.partition(":")[0]
+    return f"{scheme}://{user}:***@{host}" if ":" in userinfo else url
+
+
+async def open_world(url: str, app: str = "default") -> World:
+    """Open the store that ``url`` names, for one app.
+
+    Raises ``BadSetting`` for a URL without a scheme, ``UnknownName`` for an unknown scheme,
+    ``StorageUnavailable`` if the store cannot be reached or written.
+    """
+    scheme, colon, _ = url.partition(":")
+    if not colon or not scheme:
+        known = ", ".join(f"{name}:…" for name in registry.known("world"))
+        raise BadSetting(
+            f"World URL {redact(url)!r} has no scheme; use one of {known}, e.g. sqlite:agents.db"
+        )
+    opener = cast(Opener, registry.load("world", scheme))
+    return await opener(url, app)

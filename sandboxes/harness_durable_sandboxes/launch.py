@@ -1,0 +1,166 @@
+"""Laying out the directory of a life, and starting its keeper detached from this process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import anyio
+from anyio.to_thread import run_sync
+
+from harness_durable.errors import BadInput, HarnessMissing, SandboxUnavailable
+from harness_durable.sandbox import LifeSpec
+
+from . import processes
+
+Isolation = Literal["auto", "guard"]
+
+KEEPER = Path(__file__).parent / "keeper"
+
+
+@cache
+def host() -> str:
+    """``NAME/BOOT``: a life can be here only if both are the same."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else '-'}"
+
+
+def directory(root: Path, life: str) -> Path:
+    """Raises ``BadInput`` for an id that cannot be a directory's name."""
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", life):
+        raise BadInput(f"life id {life!r}: use at most 128 letters, digits, '-', '_' and '.'")
+    return root / life
+
+
+async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> None:
+    """Returns when the harness runs under its keeper.
+
+    Raises ``FileExistsError``, ``HarnessMissing`` or ``SandboxUnavailable``; what was made by then is
+    left to the caller to reap.
+    """
+    run = life / "keeper"
+    with socket.socket() as relay:
+        relay.bind(("127.0.0.1", 0))
+        relay.listen(128)
+        places = {"@PORT@": str(relay.getsockname()[1]), "@HOME@": str(life / "home")}
+        orders = {**_orders(spec, places), "relay_fd": relay.fileno(), "isolation": isolation}
+        await run_sync(_lay_out, life, spec, places, orders)
+        code = await _run_until_ready(run, spec.life, relay.fileno())
+    if code != 0:
+        raise _failure(run, _filled(spec.argv[0], places), _filled(spec.cwd, places))
+
+
+def _lay_out(
+    life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapping[str, object]
+) -> None:
+    for path in (life, life / "home", life / "keeper"):
+        path.mkdir(mode=0o700)
+    for name, content in spec.files.items():
+        _write(life / "home", name, _filled_bytes(content, places))
+    _private(life / "token", spec.token.encode())
+    _private(life / "keeper/spec.json", json.dumps(orders).encode())
+
+
+def _orders(spec: LifeSpec, places: Mapping[str, str]) -> dict[str, object]:
+    """What the keeper is told, in its spec.json."""
+    env = {name: _filled(value, places) for name, value in spec.env.items()}
+    return {
+        "argv": [_filled(one, places) for one in spec.argv],
+        "env": {**env, processes.MARKER: spec.life},
+        "cwd": _filled(spec.cwd, places),
+        "token": spec.token,
+        "ttl": spec.ttl,
+    }
+
+
+async def _run_until_ready(run: Path, life: str, relay: int) -> int:
+    """The process that we start leaves as soon as the keeper is ready (0), or has failed."""
+    with (run / "keeper.err").open("wb") as err:
+        process = await anyio.open_process(
+            [sys.executable or "python3", "-I", "-S", str(KEEPER), str(run)],
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            cwd="/",
+            env={processes.MARKER: life},
+            start_new_session=True,
+            pass_fds=(relay,),
+        )
+    try:
+        return await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+def _failure(run: Path, program: str, cwd: str) -> Exception:
+    try:
+        failed = json.loads((run / "failed.json").read_bytes())
+    except (OSError, ValueError):
+        told = (run / "keeper.err").read_text(errors="replace").strip().splitlines()
+        return SandboxUnavailable(f"the keeper did not start: {told[-1] if told else 'no reason given'}")
+    reason = os.strerror(failed["errno"])
+    if failed["step"] == "exec":
+        return HarnessMissing(
+            f"{program!r} cannot be started: {reason}; install it, or give its full path "
+            "(the harness has a PATH of its own, not this process's)"
+        )
+    if failed["step"] == "cwd":
+        return SandboxUnavailable(f"{cwd}: {reason}; a harness needs its working directory to exist")
+    return SandboxUnavailable(f"the keeper could not start {program!r}: {failed['error']}")
+
+
+def _filled(text: str, places: Mapping[str, str]) -> str:
+    for place, value in places.items():
+        text = text.replace(place, value)
+    return text
+
+
+def _filled_bytes(content: bytes, places: Mapping[str, str]) -> bytes:
+    for place, value in places.items():
+        content = content.replace(place.encode(), os.fsencode(value))
+    return content
+
+
+def _write(home: Path, path: str, content: bytes) -> None:
+    relative = PurePosixPath(path)
+    if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in path:
+        raise BadInput(f"file {path!r} of the life must lie below its home; use a relative path")
+    target = home / relative
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _private(target, content)
+
+
+def _private(path: Path, content: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
+        file.write(content)
+
+
+def remove(life: Path) -> None:
+    """Delete all of it, also what a harness made unreadable. Raises ``SandboxUnavailable``."""
+
+    def opened(_: object, path: str, error: BaseException) -> None:
+        with contextlib.suppress(OSError):
+            parent = Path(path).parent
+            parent.chmod(0o700)
+            Path(path).chmod(0o700)
+
+    if not life.exists():
+        return
+    shutil.rmtree(life, onerror=lambda call, path, info: opened(call, path, info[1]))
+    if life.exists():
+        shutil.rmtree(life, ignore_errors=True)
+    if life.exists():
+        raise SandboxUnavailable(f"{life} cannot be deleted; delete it as the user who owns its files")

@@ -1,0 +1,144 @@
+"""The local sandbox: harnesses as processes of this host and this user, each under its own keeper.
+
+It separates lives from each other and from the worker's environment. It is no wall: a harness can do
+what this user can do. For that there is the Docker sandbox.
+
+    ROOT/LIFE/            0700, one per life
+        home/             the harness's home, with the files of the LifeSpec
+        token             0600: so that any worker of this user can reap the life
+        keeper/           the keeper's run directory (see ``keeper/__init__.py``)
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
+from harness_durable import crashpoints
+from harness_durable.errors import KeeperGone, SandboxError, SandboxUnavailable
+from harness_durable.sandbox import ExecResult, LifeRef, LifeSpec, Link
+
+from . import commands, launch, processes
+from .client import connect, dial
+from .link import attach
+
+_attached: dict[str, str] = {}  # life -> run_dir: all that this process holds, for the crash suite
+
+
+class LocalSandbox:
+    """``root`` is created if need be; it must be on a local file system.
+
+    ``isolation="guard"`` does without namespaces, for harnesses that need to become other users.
+    """
+
+    def __init__(self, root: Path, isolation: launch.Isolation = "auto") -> None:
+        self._root, self._isolation = root.absolute(), isolation
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    def locate(self, life: str) -> LifeRef:
+        """Raises ``BadInput`` for an id that cannot be a directory's name."""
+        return LifeRef(life, self.name, str(launch.directory(self._root, life)), launch.host())
+
+    async def start(self, spec: LifeSpec, epoch: int) -> tuple[LifeRef, Link]:
+        """Also raises ``BadInput`` for a file that would lie outside of ``home``."""
+        ref = self.locate(spec.life)
+        _attached[ref.life] = ref.run_dir
+        try:
+            await launch.launch(Path(ref.run_dir), spec, self._isolation)
+            return ref, await attach(_run(ref), spec.token, epoch)
+        except FileExistsError as error:
+            raise SandboxUnavailable(
+                f"life {spec.life} was started before; attach to it, or reap it first"
+            ) from error
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.reap(ref)
+            raise
+
+    async def attach(self, ref: LifeRef, epoch: int) -> Link:
+        if not self._here(ref):
+            raise KeeperGone(f"life {ref.life} ran on {ref.host}; recover the session with a new life")
+        link = await attach(_run(ref), _token(ref), epoch)
+        _attached[ref.life] = ref.run_dir
+        return link
+
+    async def alive(self, ref: LifeRef) -> bool:
+        if not self._here(ref):
+            return False
+        try:
+            stream = await connect(_run(ref))
+        except KeeperGone:
+            return False
+        await anyio.aclose_forcefully(stream)
+        return True
+
+    async def reap(self, ref: LifeRef) -> None:
+        """Raises ``SandboxUnavailable`` for a life of another machine: only there can it be ended."""
+        machine, here = ref.host.partition("/")[0], launch.host().partition("/")[0]
+        if machine != here:
+            raise SandboxUnavailable(f"life {ref.life} ran on {machine}, this is {here}; reap it there")
+        await self._ask_to_leave(ref)
+        await run_sync(processes.end_life, ref.life, _run(ref))
+        await run_sync(launch.remove, Path(ref.run_dir))
+        _attached.pop(ref.life, None)
+
+    async def exec(
+        self,
+        argv: tuple[str, ...],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout: float,
+    ) -> ExecResult:
+        return await commands.run(argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout, scratch=self._root)
+
+    async def aclose(self) -> None:
+        """Nothing to close: lives go on without us."""
+
+    def _here(self, ref: LifeRef) -> bool:
+        return ref.host == launch.host()
+
+    async def _ask_to_leave(self, ref: LifeRef) -> None:
+        """The orderly way, above every epoch. Whether it worked is found out by looking."""
+        try:
+            stream, _ = await dial(_run(ref), _token(ref), op="shutdown")
+        except SandboxError:
+            return
+        await stream.aclose()
+
+
+def _run(ref: LifeRef) -> Path:
+    return Path(ref.run_dir) / "keeper"
+
+
+def _token(ref: LifeRef) -> str:
+    try:
+        return (Path(ref.run_dir) / "token").read_text()
+    except OSError as error:
+        raise KeeperGone(f"life {ref.life} is gone; recover the session with a new life") from error
+
+
+def kill_life(ref: LifeRef) -> None:
+    """For tests: the keeper dies by SIGKILL, and with it all that it holds. Blocks until it is so."""
+    processes.end_life(ref.life, _run(ref))
+
+
+def _on_death(death: crashpoints.Death) -> None:
+    if death == "worker":
+        return
+    for life, run_dir in _attached.items():
+        processes.end_life(life, Path(run_dir) / "keeper")
+        if death == "machine":
+            shutil.rmtree(run_dir, ignore_errors=True)
+
+
+crashpoints.on_death(_on_death)

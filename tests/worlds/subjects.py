@@ -1,0 +1,34 @@
+"""The Worlds that all tests of Worlds run on. To add one: a line in ``URLS`` (and in ``FAULTS`` if there is
+a way to hurt it)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from harness_durable.testing.worlds import Faults, Subject
+from tests.worlds import faults, reference
+
+URLS: dict[str, Callable[[Path], str]] = {
+    "file": lambda folder: f"file:{folder}/store",
+    "sqlite": lambda folder: f"sqlite:{folder}/store.db",
+}
+
+FAULTS: dict[str, Callable[[Path], Faults]] = {
+    "file": faults.FileFaults,
+    "sqlite": faults.SqliteFaults,
+}
+
+SLACK = 20.0
+"""Time limits of the suite are for quiet machines; a test asserts that a thing happens, not how soon."""
+
+
+def subject(world: str, folder: Path) -> Subject:
+    """A fresh store of this kind in ``folder``."""
+    hurt = FAULTS.get(world)
+    return Subject(URLS[world](folder), faults=hurt and hurt(folder), slack=SLACK)
+
+
+def plain(folder: Path, mutant: str = "") -> Subject:
+    """The reference World, or one of its mutants."""
+    return Subject(f"plain:{folder}/store?{mutant}", reference.OPENER, slack=SLACK)

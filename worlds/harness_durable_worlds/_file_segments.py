@@ -1,0 +1,172 @@
+"""One segment file, as far as it has been read: what is whole in it, where it ends, and what is damaged.
+
+Reading takes no lock. What surprises: bytes after the last whole batch mean nothing, they are an append that
+is under way, or one that never was acknowledged.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness_durable.errors import LogTooNew
+from harness_durable.world import RowUpdate, StoredRecord
+from harness_durable_worlds._file_frames import (
+    FORMAT,
+    Batch,
+    Damage,
+    Header,
+    first_of,
+    read_batch,
+    salt_of,
+    scan,
+)
+
+_MARK_EVERY = 64
+
+
+class Segment:
+    """``base`` is the head before the first record, ``head`` the last whole one, ``end`` the offset after it.
+
+    ``cut`` is the length up to which an older segment counts; None for the newest.
+    """
+
+    def __init__(self, path: Path, session: str, epoch: int, cut: int | None = None) -> None:
+        self.path, self.session, self.epoch, self.cut = path, session, epoch, cut
+        self.salt = salt_of(session, epoch)
+        self.header: Header | None = None
+        self.base = self.head = self.end = 0
+        self.row: RowUpdate | None = None
+        self.updated = 0
+        self.damages: list[Damage] = []
+        self.stamp: tuple[int, int, int] = (0, -1, 0)
+        self._marks: list[tuple[int, int]] = []
+        self._batches = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the segment began: its header, or any batch behind a damaged header, is there."""
+        return self.header is not None or self.end > 0
+
+    @property
+    def size(self) -> int:
+        """Of the file, when it was last looked at."""
+        return self.stamp[1]
+
+    def look(self, fd: int | None = None) -> bool:
+        """Read on if the file has changed. False if there is no such file."""
+        own = fd is None
+        try:
+            found = os.stat(self.path) if fd is None else os.fstat(fd)  # noqa: PTH116
+        except FileNotFoundError:
+            return False
+        stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if stamp == self.stamp or (self.cut is not None and stamp[0] == self.stamp[0]):
+            return True  # an older segment never changes again, whatever a stopped writer adds to it
+        if stamp[0] != self.stamp[0] or stamp[1] < self.end:
+            self._forget()
+        if fd is None:
+            try:
+                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+        try:
+            self._read_on(fd, stamp[1] if self.cut is None else min(self.cut, stamp[1]))
+        finally:
+            if own:
+                os.close(fd)
+        self.stamp = stamp
+        return True
+
+    def grown(self, fd: int, batch_end: int, head: int, first: int, row: RowUpdate | None, at: int) -> None:
+        """What this process itself has just written: nobody needs to read it."""
+        self._mark(first, self.end)
+        self.end, self.head = batch_end, head
+        self.row = row or self.row
+        self.updated = at or self.updated
+        found = os.fstat(fd)
+        self.stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def items(self, after: int) -> Iterator[list[StoredRecord] | Damage]:
+        """Records with seq > ``after`` batch by batch, and the damage between them."""
+        place = bisect.bisect_right(self._marks, (after + 1, 1 << 62)) - 1
+        first, start = self._marks[place] if place >= 0 else (self.base + 1, 0)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = read_range(fd, start, self.end)
+        finally:
+            os.close(fd)
+        for item in scan(data, 0, self.salt, first - 1):
+            if isinstance(item, Damage):
+                yield Damage(item.start + start, item.end + start, item.first, item.last)
+            else:
+                yield [record for record in item.records() if record.seq > after]
+
+    def missing(self) -> list[Damage]:
+        """What should be there up to the cut, and is not."""
+        return [damage for damage in self.damages if damage.start == self.end]
+
+    def lose(self, head: int) -> None:
+        """The file is gone, and the records up to ``head`` with it."""
+        self.damages = [Damage(0, self.cut or 0, 1, head)]
+
+    def _forget(self) -> None:
+        self.header, self.row = None, None
+        self.base = self.head = self.end = self._batches = self.updated = 0
+        self.damages, self._marks = [], []
+
+    def _read_on(self, fd: int, limit: int) -> None:
+        data = read_range(fd, self.end, limit)
+        start = self.end
+        if start == 0 and not self.damages:
+            self._begin(data)
+        for item in scan(data, 0, self.salt, self.head):
+            if isinstance(item, Damage):
+                self._damaged(item, start)
+            else:
+                self._take(item, start)
+        lost = 0 if self.cut is None else self.cut - self.end
+        if lost > 0:
+            self.damages.append(Damage(self.end, self.cut or 0, self.head + 1, self.head + 1))
+
+    def _begin(self, data: bytes) -> None:
+        first = read_batch(data, 0, self.salt)
+        header = first.frames[0].meta.header if first is not None else None
+        if first is None or header is None:
+            return
+        if header.format > FORMAT:
+            raise LogTooNew(str(self.path), header.format, FORMAT)
+        self.header, self.row, self.updated = header, header.row, header.updated
+        self.base = self.head = first.head
+
+    def _damaged(self, item: Damage, start: int) -> None:
+        if self.header is None and not self.damages:
+            self.base = self.head = item.last
+            item = item._replace(first=item.last + 1)
+        self.damages.append(item._replace(start=item.start + start, end=item.end + start))
+
+    def _take(self, batch: Batch, start: int) -> None:
+        self._mark(first_of(batch), batch.start + start)
+        self.end, self.head = batch.end + start, batch.head
+        last = batch.frames[-1].meta
+        self.row = last.row or self.row
+        self.updated = last.time or self.updated
+
+    def _mark(self, first: int, offset: int) -> None:
+        if self._batches % _MARK_EVERY == 0:
+            self._marks.append((first, offset))
+        self._batches += 1
+
+
+def read_range(fd: int, start: int, end: int) -> bytes:
+    """All bytes of [start, end) that the file has."""
+    parts: list[bytes] = []
+    while start < end:
+        part = os.pread(fd, min(end - start, 64 << 20), start)
+        if not part:
+            break
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

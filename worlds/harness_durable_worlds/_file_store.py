@@ -1,0 +1,250 @@
+"""The folder of a file World, and all in it that is not a log: blobs, snapshots, progress, the version.
+
+    DIR/VERSION                         the format
+    DIR/APP/sessions/SESSION/           EPOCH.log, EPOCH.free, snapshot, progress, blobs/ab/SHA
+    DIR/APP/due/SESSION                 empty: this session may be due (an index; the logs decide)
+    DIR/APP/workers/WORKER.lock         who is alive
+
+What surprises: a session appears and disappears by one rename of its folder, so nobody sees half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness_durable import clock
+from harness_durable.errors import BadInput, LogTooNew, NotFound
+from harness_durable.world import MAX_BLOB, MAX_RECORD, Record, RowUpdate, StoredRecord, check_session_id
+from harness_durable_worlds._file_disk import (
+    exists,
+    make_folder,
+    read_file,
+    replace_file,
+    sync_folder,
+    unavailable,
+)
+from harness_durable_worlds._file_frames import FORMAT, Header, encode_batch, encode_header, salt_of
+from harness_durable_worlds._file_log import SUFFIX, Log
+
+_SHA = re.compile(r"[0-9a-f]{64}")
+_SNAPSHOT = struct.Struct("<4sIQI")
+_SNAPSHOT_MAGIC = b"DHS1"
+_NEW, _GONE = ".new-", ".gone-"
+
+
+Batch = tuple[int, Sequence[Record]]
+"""A writer's epoch, and what it wrote at once."""
+
+
+class Store:
+    """The folders of one app. All calls are blocking, and safe from any thread."""
+
+    def __init__(self, root: Path, app: str) -> None:
+        self.root, self.app = root, root / app
+        self.sessions, self.due, self.workers = self.app / "sessions", self.app / "due", self.app / "workers"
+
+    def prepare(self) -> None:
+        """Make the folders, check the version. Raises ``StorageUnavailable`` or ``LogTooNew``."""
+        with unavailable(f"cannot use {self.root} as a World"):
+            made = [folder for folder in (self.sessions, self.due, self.workers) if make_folder(folder)]
+            self._check_version()
+            probe = self.app / f"{_NEW}{uuid.uuid4().hex}"
+            probe.touch()
+            probe.unlink()
+        if not made:
+            self._clear_leftovers()
+
+    def folder(self, session: str) -> Path:
+        """Where the session lives. Raises ``BadInput`` for what cannot be a session's id."""
+        return self.sessions / check_session_id(session)
+
+    def log(self, session: str) -> Log:
+        return Log(self.folder(session), self.due / session)
+
+    def names(self) -> list[str]:
+        """Ids of all sessions, sorted."""
+        with unavailable(f"cannot list {self.sessions}"):
+            return sorted(name for name in os.listdir(self.sessions) if name[0] != ".")  # noqa: PTH208
+
+    def names_due(self) -> list[str]:
+        """Ids of sessions that may be due."""
+        with unavailable(f"cannot list {self.due}"):
+            return sorted(name for name in os.listdir(self.due) if name[0] != ".")  # noqa: PTH208
+
+    def ring(self) -> None:
+        """Tell other processes that a session may have become due or free. A hint: it may fail."""
+        with contextlib.suppress(OSError):
+            (self.due / ".bell").touch()
+
+    def create(
+        self, session: str, batches: Sequence[Batch], blobs: Mapping[str, bytes], row: RowUpdate
+    ) -> bool:
+        """A new session, all at once; False if it exists."""
+        target = self.folder(session)
+        if exists(target):
+            return False
+        made = self.sessions / f"{_NEW}{uuid.uuid4().hex}"
+        with unavailable(f"could not create session {session!r}"):
+            try:
+                made.mkdir()
+                self.put_blobs(made, blobs)
+                epoch = max((batch[0] for batch in batches), default=0)
+                replace_file(
+                    made / f"{epoch}{SUFFIX}", _first_segment(session, epoch, batches, row), sync=True
+                )
+                sync_folder(made)
+                if row.due is not None:
+                    (self.due / session).touch()
+                return self._put_in_place(made, target)
+            finally:
+                shutil.rmtree(made, ignore_errors=True)
+
+    def _put_in_place(self, made: Path, target: Path) -> bool:
+        try:
+            made.rename(target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        sync_folder(self.sessions)
+        return True
+
+    def remove(self, session: str) -> None:
+        """The session's folder is gone, and then its content."""
+        gone = self.sessions / f"{_GONE}{uuid.uuid4().hex}"
+        with unavailable(f"could not delete session {session!r}"):
+            self.folder(session).rename(gone)
+            sync_folder(self.sessions)
+            (self.due / session).unlink(missing_ok=True)
+            shutil.rmtree(gone)
+
+    def put_blobs(self, folder: Path, blobs: Mapping[str, bytes]) -> None:
+        """Durable on return. A name that exists is kept."""
+        if not blobs:
+            return
+        with unavailable(f"could not store blobs of {folder.name}"):
+            touched = {folder / "blobs"}
+            if make_folder(folder / "blobs"):
+                touched.add(folder)
+            for sha, data in blobs.items():
+                path = _blob_path(folder, sha)
+                make_folder(path.parent)
+                touched.add(path.parent)
+                if not exists(path):
+                    replace_file(path, data, sync=True)
+            for parent in sorted(touched, reverse=True):
+                sync_folder(parent)
+
+    def blob(self, session: str, sha: str) -> bytes:
+        folder = self.existing(session)
+        data = None
+        if _SHA.fullmatch(sha):
+            with unavailable(f"could not read blob {sha} of {session!r}"):
+                data = read_file(_blob_path(folder, sha))
+        if data is None:
+            raise NotFound(f"session {session!r} has no blob {sha[:80]!r}; read the log for those it names")
+        return data
+
+    def blob_names(self, session: str) -> list[str]:
+        folder = self.existing(session) / "blobs"
+        return sorted(path.name for path in folder.glob("??/*") if _SHA.fullmatch(path.name))
+
+    def existing(self, session: str) -> Path:
+        """The session's folder. Raises ``NotFound``."""
+        folder = self.folder(session)
+        if not exists(folder):
+            raise NotFound(f"no session {session!r} here; `harness-durable sessions` lists them")
+        return folder
+
+    def put_snapshot(self, session: str, seq: int, record: bytes, data: bytes) -> None:
+        """``record`` is the id of record ``seq``: a snapshot is of one history, not of a number."""
+        content = struct.pack("<I", len(record)) + record + data
+        head = _SNAPSHOT.pack(_SNAPSHOT_MAGIC, zlib.crc32(content, seq & 0xFFFFFFFF), seq, len(content))
+        with unavailable(f"could not store the snapshot of {session!r}"):
+            replace_file(self.existing(session) / "snapshot", head + content, sync=True)
+
+    def snapshot(self, session: str) -> tuple[int, bytes, bytes] | None:
+        """(seq, record id, data), or None if there is none that is whole."""
+        data = self._small(session, "snapshot")
+        if data is None or len(data) < _SNAPSHOT.size + 4:
+            return None
+        magic, crc, seq, length = _SNAPSHOT.unpack_from(data)
+        content = data[_SNAPSHOT.size :]
+        if magic != _SNAPSHOT_MAGIC or len(content) != length or zlib.crc32(content, seq & 0xFFFFFFFF) != crc:
+            return None
+        (cut,) = struct.unpack_from("<I", content)
+        return seq, content[4 : 4 + cut], content[4 + cut :]
+
+    def put_progress(self, session: str, data: bytes) -> None:
+        with unavailable(f"could not store the progress of {session!r}"):
+            replace_file(self.existing(session) / "progress", data, sync=False)
+
+    def progress(self, session: str) -> bytes | None:
+        return self._small(session, "progress")
+
+    def _small(self, session: str, name: str) -> bytes | None:
+        path = self.existing(session) / name
+        with unavailable(f"could not read the {name} of {session!r}"):
+            return read_file(path)
+
+    def _check_version(self) -> None:
+        path = self.root / "VERSION"
+        text = (read_file(path) or b"").strip()
+        if text.isdigit() and int(text) > FORMAT:
+            raise LogTooNew(str(path), int(text), FORMAT)
+        if text.isdigit():
+            return
+        replace_file(path, f"{FORMAT}\n".encode(), sync=True)
+        sync_folder(self.root)
+
+    def _clear_leftovers(self) -> None:
+        """What died on its way in or out. Recent ones may still be at work and are left alone."""
+        for name in os.listdir(self.sessions):  # noqa: PTH208
+            if name.startswith((_NEW, _GONE)):
+                path = self.sessions / name
+                with contextlib.suppress(OSError):
+                    if clock.now_ms() / 1000 - path.stat().st_mtime > 3600:
+                        shutil.rmtree(path, ignore_errors=True)
+
+
+def check_records(records: Sequence[Record | StoredRecord]) -> None:
+    """Raises ``BadInput`` before anything is stored."""
+    for record in records:
+        if len(record.body) > MAX_RECORD:
+            raise BadInput(
+                f"record {record.id!r} has {len(record.body)} bytes, the most is {MAX_RECORD}; "
+                "put what is large into a blob"
+            )
+
+
+def check_blobs(blobs: Mapping[str, bytes]) -> None:
+    """Raises ``BadInput`` before anything is stored."""
+    for sha, data in blobs.items():
+        if not _SHA.fullmatch(sha):
+            raise BadInput(f"{sha[:80]!r} cannot name a blob; use the sha256 of its content in hex")
+        if len(data) > MAX_BLOB:
+            raise BadInput(f"blob {sha} has {len(data)} bytes, the most is {MAX_BLOB}; store it in parts")
+
+
+def _blob_path(folder: Path, sha: str) -> Path:
+    return folder / "blobs" / sha[:2] / sha
+
+
+def _first_segment(session: str, epoch: int, batches: Sequence[Batch], row: RowUpdate) -> bytes:
+    times = [record.time for _, records in batches for record in records] or [clock.now_ms()]
+    header = Header(FORMAT, session, epoch, row=row, created=times[0], updated=times[-1])
+    salt, head = salt_of(session, epoch), 0
+    parts = [encode_header(salt, 0, header)]
+    for writer, records in batches:
+        parts.append(encode_batch(salt, head, writer, records, None))
+        head += len(records)
+    return b"".join(parts)

@@ -1,0 +1,63 @@
+"""Which file system a folder is on, and whether its locks and syncs can be believed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness_durable.errors import BadSetting
+
+ALLOW = "HARNESS_DURABLE_ALLOW_NETWORK_FS"
+
+_NETWORK = frozenset(
+    (
+        *(
+            "9p",
+            "afs",
+            "beegfs",
+            "ceph",
+            "cifs",
+            "fuse.ceph",
+            "fuse.gcsfuse",
+            "fuse.glusterfs",
+            "fuse.rclone",
+        ),
+        *("fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"),
+    )
+)
+_VOLATILE = frozenset(("tmpfs", "ramfs"))
+
+
+def kind_of(folder: Path, table: str | None = None) -> str:
+    """The type of the file system that holds ``folder``, such as ``ext4``; ``unknown`` where the kernel
+    does not say. ``table`` is for tests: the text of /proc/self/mountinfo."""
+    if table is None:
+        try:
+            table = Path("/proc/self/mountinfo").read_text()
+        except OSError:
+            return "unknown"
+    target = Path(os.path.realpath(folder))  # realpath, because the folder need not exist yet
+    best, kind = -1, "unknown"
+    for line in table.splitlines():
+        fields, dash, after = line.partition(" - ")
+        columns, types = fields.split(), after.split()
+        if not dash or len(columns) < 5 or not types:
+            continue
+        mount = Path(columns[4].replace("\\040", " "))
+        if (mount == target or mount in target.parents) and len(mount.parts) >= best:
+            best, kind = len(mount.parts), types[0]
+    return kind
+
+
+def check(folder: Path, kind: str) -> tuple[str, ...]:
+    """Sentences of warning. Raises ``BadSetting`` for a network file system, unless it was allowed."""
+    if kind in _NETWORK and os.environ.get(ALLOW) != "1":
+        raise BadSetting(
+            f"{folder} is on a network file system ({kind}), whose locks and syncs cannot be trusted; "
+            f"use a local folder, or set {ALLOW}=1 if only one host uses it"
+        )
+    if kind in _NETWORK:
+        return (f"{folder} is on {kind}: only one host may use it, or sessions will be driven twice",)
+    if kind in _VOLATILE:
+        return (f"{folder} is on {kind}: a restart of the machine loses every session; use a disk",)
+    return ()

@@ -1,0 +1,39 @@
+"""The part of apsw's connection that we use, with types: its own stubs name one that Python 3.11 lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import apsw
+
+Value = int | str | bytes | None
+Row = tuple[Value, ...]
+
+
+class Cursor(Protocol):
+    def fetchone(self) -> Row | None: ...
+    def fetchall(self) -> list[Row]: ...
+    def __iter__(self) -> Iterator[Row]: ...
+
+
+class Db(Protocol):
+    """A connection. Used by one thread at a time."""
+
+    @property
+    def filename(self) -> str: ...
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, statements: str, bindings: Sequence[Value] = ...) -> Cursor: ...
+    def executemany(self, statements: str, rows: Iterable[Sequence[Value]]) -> Cursor: ...
+    def pragma(self, name: str, value: str | None = None) -> Value: ...
+    def set_busy_handler(self, handler: Callable[[int], bool] | None) -> None: ...
+    def set_wal_hook(self, hook: Callable[[object, str, int], int] | None) -> None: ...
+    def wal_checkpoint(self, dbname: str | None = None, mode: int = ...) -> tuple[int, int]: ...
+    def close(self, force: bool = ...) -> None: ...
+
+
+def open_db(path: Path, flags: int) -> Db:
+    """Raises ``apsw.Error``."""
+    return cast(Db, apsw.Connection(str(path), flags=flags))
