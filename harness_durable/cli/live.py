@@ -8,12 +8,13 @@ from datetime import datetime
 import anyio
 import click
 
-from harness_durable import fold
+from harness_durable import clock, fold
 from harness_durable.cli.common import one_line, visible
 from harness_durable.cli.story import tell
 from harness_durable.cli.trace import STYLE
 from harness_durable.journal import Reader
 from harness_durable.runtime.api import Durable
+from harness_durable.runtime.progress import shown
 from harness_durable.state import Session
 
 
@@ -48,11 +49,11 @@ async def _lines(reader: Reader, turn: str) -> None:
 
 async def _show_progress(durable: Durable, session: str) -> None:
     """The end of the text that is arriving, on a line that is overwritten."""
-    shown = b""
+    last = ""
     while True:
-        await anyio.sleep(0.1)
-        text = await durable.world.progress(session) or b""
-        if text != shown:
-            shown = text
-            tail = one_line(text.decode("utf-8", "replace")[-300:], 300)[-90:]
+        await clock.sleep(0.1)
+        text = shown(await durable.world.progress(session)).text
+        if text != last:
+            last = text
+            tail = one_line(text[-300:], 300)[-90:]
             click.echo(f"\r\033[K  … {tail}", nl=False, err=True)

@@ -197,7 +197,7 @@ def to_json(body: bytes) -> bytes:
 def to_sse(body: bytes) -> bytes:
     """One message as a stream, with one delta for each member that grows."""
     message = rawjson.members(body)
-    end = {name: message[name] for name in ("stop_reason", "stop_sequence") if name in message}
+    end: _Members = {name: message.get(name, _NULL) for name in ("stop_reason", "stop_sequence")}
     usage = message.get("usage", _EMPTY)
     head = {**message, "content": Raw(b"[]"), "stop_reason": _NULL, "stop_sequence": _NULL}
     parts = [_frame("message_start", message=Raw(rawjson.encode_object(head)))]
@@ -228,9 +228,7 @@ def _block_frames(index: Raw, block: _Members) -> Iterator[bytes]:
 
 def with_tool_ids(parsed: Parsed, ids: Sequence[str], *, streamed: bool) -> Parsed:
     """The response with its tool calls renamed; only the blocks whose id changes are spelled anew."""
-    tools = tuple(
-        msgspec.structs.replace(tool, id=new) for tool, new in zip(parsed.tools, ids, strict=True)
-    )
+    tools = tuple(msgspec.structs.replace(tool, id=new) for tool, new in zip(parsed.tools, ids, strict=True))
     renamed = _renamed_stream if streamed else _renamed_json
     return msgspec.structs.replace(parsed, tools=tools, body=renamed(parsed.body, iter(ids)))
 

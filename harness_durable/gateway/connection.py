@@ -6,7 +6,6 @@ and as long as no byte was sent, the keeper can give the request to another work
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Never
 
 import anyio
 import h11
@@ -77,8 +76,15 @@ class Connection:
     async def send(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
         """The response. Raises ``HungUp``."""
         framing = [("content-length", str(len(body))), ("connection", "close")]
-        head = h11.Response(status_code=status, headers=[*headers, *framing])
-        parts = [self._h11.send(head), self._h11.send(h11.Data(data=body)), self._h11.send(h11.EndOfMessage())]
+        encoded = [
+            (name.encode(), value.encode("latin-1", "replace")) for name, value in [*headers, *framing]
+        ]
+        head = h11.Response(status_code=status, headers=encoded)
+        parts = [
+            self._h11.send(head),
+            self._h11.send(h11.Data(data=body)),
+            self._h11.send(h11.EndOfMessage()),
+        ]
         try:
             await self._stream.send(b"".join(part for part in parts if part))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -110,11 +116,12 @@ class Connection:
             raise Malformed(413, f"the request has {size} bytes; at most {MAX_BODY} can be kept")
         return b"".join(parts)
 
-    async def _next(self) -> h11.Event | type[h11.PAUSED]:
+    async def _next(self) -> object:
+        """The next event of h11."""
         while (event := self._h11.next_event()) is h11.NEED_DATA:
-            if self._h11.they_are_waiting_for_100_continue:
-                await self._stream.send(self._continue())
             try:
+                if self._h11.they_are_waiting_for_100_continue:
+                    await self._stream.send(self._continue())
                 data = await self._stream.receive(_CHUNK)
             except anyio.EndOfStream:
                 data = b""

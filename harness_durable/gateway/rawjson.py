@@ -12,7 +12,17 @@ from typing import cast
 from msgspec import MsgspecError, Raw
 from msgspec.json import Decoder, encode
 
-__all__ = ("Unreadable", "encode_list", "encode_object", "items", "members", "number", "quote", "text", "unquoted")
+__all__ = (
+    "Unreadable",
+    "encode_list",
+    "encode_object",
+    "items",
+    "members",
+    "number",
+    "quote",
+    "text",
+    "unquoted",
+)
 
 _object: Decoder[dict[str, Raw]] = Decoder(dict[str, Raw])
 _array: Decoder[list[Raw]] = Decoder(list[Raw])
@@ -83,9 +93,7 @@ def unquoted(value: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError:
         paired = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return b"".join(
-        c.encode() if not "\ud800" <= c <= "\udfff" else b"\\u%04x" % ord(c) for c in paired
-    )
+    return b"".join(c.encode() if not "\ud800" <= c <= "\udfff" else b"\\u%04x" % ord(c) for c in paired)
 
 
 def encode_object(value: Mapping[str, Raw]) -> bytes:

@@ -6,8 +6,8 @@ passes them on cannot describe a changed body by the old ones."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -37,6 +37,8 @@ _CODING = {"accept-encoding", "content-encoding"}
 _SESSION = {"set-cookie", "alt-svc"}
 _CREDENTIALS = {"x-api-key", "authorization", "x-goog-api-key", "api-key", "cookie"}
 _DECODED = {"identity", "gzip", "x-gzip", "deflate"}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
 _SECRET_NAME = re.compile("key|token|secret|auth|cookie", re.IGNORECASE)
 
 Headers = Sequence[tuple[str, str]]
@@ -61,33 +63,32 @@ class Upstream(msgspec.Struct, frozen=True):
                 "the provider's key is empty or holds characters that no header can carry, such as a line "
                 "break at its end; set it again"
             )
+        for name, value in self.headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                raise BadSetting(f"the provider's header {name!r} cannot be sent as it is; set it again")
 
     def __repr__(self) -> str:
         host = urlsplit(self.base_url).hostname
         key = "***" if self.key else None
         return f"Upstream(host={host!r}, key={key}, headers={sorted(self.headers)}, auth={self.auth!r})"
 
-    def __rich_repr__(self) -> Iterable[str]:
-        yield repr(self)
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("host", urlsplit(self.base_url).hostname), ("auth", self.auth)]
 
     def url(self, target: str) -> str:
         """The full URL of a path with its query."""
         return self.base_url.rstrip("/") + target
 
-    def scrub(self, text: str) -> str:
-        """The text without any secret of ours, should somebody have echoed it."""
-        for secret in self._secrets():
-            text = text.replace(secret, "***")
-        return text
+    def scrub(self, said: bytes) -> bytes:
+        """What was said without any secret of ours, should somebody have echoed it."""
+        values = (value for name, value in self.headers.items() if _SECRET_NAME.search(name))
+        for secret in (self.key, *values):
+            if secret:
+                said = said.replace(secret.encode(), b"***")
+        return said
 
-    def scrub_bytes(self, body: bytes) -> bytes:
-        for secret in self._secrets():
-            body = body.replace(secret.encode(), b"***")
-        return body
-
-    def _secrets(self) -> list[str]:
-        values = [value for name, value in self.headers.items() if _SECRET_NAME.search(name)]
-        return [secret for secret in (self.key, *values) if secret]
+    def scrub_text(self, said: str) -> str:
+        return self.scrub(said.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -102,6 +103,9 @@ class Answer(msgspec.Struct, frozen=True):
         return next((value for name, value in self.headers if name == "content-type"), "")
 
 
+Asking = AbstractAsyncContextManager[Answer]
+
+
 @asynccontextmanager
 async def ask(
     client: _http.AsyncClient,
@@ -112,7 +116,7 @@ async def ask(
     target: str,
     headers: Headers,
     body: bytes,
-) -> AsyncIterator[Answer]:
+) -> AsyncGenerator[Answer]:
     """Send one request, once. Raises ``ProviderError`` if there is no answer or it breaks off, also while
     ``chunks`` is read. A client that stops reading early closes the connection."""
     sent = _sent(upstream, credentials, headers)
@@ -120,13 +124,13 @@ async def ask(
         async with client.stream(method, upstream.url(target), headers=sent, content=body) as response:
             _check_coding(response)
             answered = [
-                (name.lower(), upstream.scrub(value))
+                (name.lower(), upstream.scrub_text(value))
                 for name, value in response.headers.multi_items()
                 if name.lower() not in _CONNECTION | _CODING | _SESSION
             ]
             yield Answer(response.status_code, answered, _chunks(response))
     except (_http.HTTPError, _http.InvalidURL) as error:
-        said = upstream.scrub(str(error)) or "no reason given"
+        said = upstream.scrub_text(str(error)) or "no reason given"
         host = urlsplit(upstream.base_url).hostname
         # "from None": the client's own errors may hold the request with its headers.
         raise ProviderError(
@@ -149,12 +153,16 @@ async def _chunks(response: _http.Response) -> AsyncIterator[bytes]:
             yield chunk
 
 
-def _sent(upstream: Upstream, credentials: Mapping[str, str], headers: Headers) -> list[tuple[str, str]]:
+def _sent(upstream: Upstream, credentials: Mapping[str, str], headers: Headers) -> list[tuple[bytes, bytes]]:
+    """As bytes, since a header may hold some that are not ASCII."""
     own = upstream.auth == "key"
     ours = {"accept-encoding": "identity", **(credentials if own else {})}
     ours.update({name.lower(): value for name, value in upstream.headers.items()})
-    dropped = _CONNECTION | _CODING - {"content-encoding"} | (_CREDENTIALS if own else set[str]()) | ours.keys()
-    return [(name, value) for name, value in headers if name.lower() not in dropped] + list(ours.items())
+    dropped = (
+        _CONNECTION | _CODING - {"content-encoding"} | (_CREDENTIALS if own else set[str]()) | ours.keys()
+    )
+    kept = [(name, value) for name, value in headers if name.lower() not in dropped]
+    return [(name.encode(), value.encode("latin-1")) for name, value in [*kept, *ours.items()]]
 
 
 def _check_coding(response: _http.Response) -> None:

@@ -23,6 +23,7 @@ from harness_durable.journal import Inbox, Reader
 from harness_durable.journal.inbox import WhenBusy
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import heaviest
+from harness_durable.runtime.progress import shown
 from harness_durable.runtime.worker import Worker
 from harness_durable.settings import Settings, resolve
 from harness_durable.state import Session as State
@@ -231,9 +232,9 @@ class Turn:
             if turn is not None and turn.settled:
                 return
 
-    async def progress(self) -> bytes | None:
+    async def progress(self) -> str:
         """Text that is arriving just now: state, not history."""
-        return await self._durable.world.progress(self.session)
+        return shown(await self._durable.world.progress(self.session)).text
 
     async def result(self) -> TurnResult:
         """Wait until the turn is settled; one that needs a person is settled, too."""

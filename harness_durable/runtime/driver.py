@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from harness_durable import recovery
-from harness_durable.adapter import Adapter, Harness, LifeContext, TurnEnd
+from harness_durable.adapter import Adapter, Harness, LifeContext, TurnEnd, policy_table
 from harness_durable.crashpoints import reach
 from harness_durable.errors import (
     HarnessDied,
@@ -25,13 +25,14 @@ from harness_durable.errors import (
     SandboxUnavailable,
     UnsupportedVersion,
 )
-from harness_durable.events import AgentSpec, ReplayPolicy, Rung
-from harness_durable.gateway import Gateway, Progress, wire
+from harness_durable.events import AgentSpec, ReplayPolicy, Rung, ToolOrigin
+from harness_durable.gateway import Gateway, wire
 from harness_durable.journal import Journal
 from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN
 from harness_durable.recovery import CallPlan, Facts, Plan
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import first_of
+from harness_durable.runtime.progress import ProgressWriter
 from harness_durable.sandbox import LifeRef, LifeSpec, Link, Sandbox
 from harness_durable.state import Life, Session
 from harness_durable.tools.host import ToolHost
@@ -60,6 +61,7 @@ class Driver:
             raise ValueError(f"session {claim.session!r} has no session.created event")
         self.journal, self.claim, self.owner, self.equipment = journal, claim, owner, equipment
         self._leaving = leaving
+        self._progress = ProgressWriter(journal.reader.world, claim.session)
         self.agent: AgentSpec = journal.state.agent
         self.adapter: Adapter = equipment.adapter(self.agent.adapter)
         self.sandbox: Sandbox = equipment.sandbox(self.agent.sandbox)
@@ -196,12 +198,13 @@ class Driver:
             token=context.token,
             ready=context.ready,
             classify=self._classifier(context.tools),
-            on_progress=self._progress,
+            on_progress=self._progress.model,
         )
         try:
             end = await first_of(
                 lambda: self.adapter.drive(context, link),
                 lambda: gateway.serve(link.requests()),
+                self._progress.run,
                 *(self._settler(context.tools, call) for call in settling),
             )
         except (HarnessDied, HarnessStuck, KeeperGone) as gone:
@@ -278,9 +281,20 @@ class Driver:
             self.claim.session,
             life,
             custom_name=self.adapter.custom_name,
+            progress=self._progress.tool,
         )
 
-    def _classifier(self, tools: ToolHost): ...
+    def _classifier(self, tools: ToolHost) -> Callable[[str], tuple[ReplayPolicy, ToolOrigin]]:
+        """Policy and origin of a tool by the name that the model used; an unknown one is never repeated."""
+        builtin = policy_table(self.adapter, self.agent.policies)
+        custom = tools.policies
+
+        def classify(name: str) -> tuple[ReplayPolicy, ToolOrigin]:
+            if name in custom:
+                return custom[name], "custom"
+            return builtin.get(name, "never"), "builtin"
+
+        return classify
 
     def _context(
         self, plan: Plan, rung: Rung, life: str, tools: ToolHost, harness: Harness, token: str
@@ -298,8 +312,6 @@ class Driver:
             home=f"{self.sandbox.locate(life).run_dir}/home",
             ready=anyio.Event(),
         )
-
-    async def _progress(self, progress: Progress) -> None: ...
 
 
 def _ref(life: Life) -> LifeRef:

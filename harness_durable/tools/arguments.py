@@ -71,7 +71,7 @@ def _same(one: object, other: object) -> bool:
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
         return _double(one) == _double(other)
-    return type(one) is type(other) and one == other
+    return one == other
 
 
 def _double(number: float) -> float:

@@ -1,7 +1,7 @@
 """A World in memory, for unit tests of the core: the contract without the disk.
 
-``fail_next`` makes the next appends raise ``StorageUnavailable``; ``lose_answer`` makes the next one happen and
-then raise; ``between`` runs just before an append is looked at, as another writer would."""
+``fail_next`` makes the next appends raise ``StorageUnavailable``; ``lose_answer`` makes the next one happen
+and then raise; ``between`` runs just before an append is looked at, as another writer would."""
 
 from __future__ import annotations
 

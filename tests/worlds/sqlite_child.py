@@ -1,6 +1,6 @@
 """A process that writes to a SQLite World, for tests that stop it, kill it or make its system calls fail.
 
-``python sqlite_child.py pour URL COUNT`` appends COUNT batches to session "s", prints each answer.
+``python sqlite_child.py pour URL COUNT [die]`` appends COUNT batches to "s", prints each answer.
 ``python sqlite_child.py together URL COUNT`` creates COUNT sessions at once, then appends to all at once.
 ``python sqlite_child.py create URL NAME`` creates session "s" with a record of that name.
 ``python sqlite_child.py hold URL LEASE`` claims session "s" and appends once for every line of its input.
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import anyio
@@ -27,7 +28,7 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())  # one call, for those who trace it
 
 
-async def pour(world: World, count: int) -> None:
+async def pour(world: World, count: int, then: str = "") -> None:
     await world.create("s", [record("first")], PARKED)
     head = 1
     for number in range(count):
@@ -36,6 +37,8 @@ async def pour(world: World, count: int) -> None:
                 head = await world.append("s", expected_head=head, epoch=0, records=batch(number))
             except StorageUnavailable as error:
                 say("failed", number, "unclear" if error.unclear else "clear", error)
+                if then == "die":
+                    os.kill(os.getpid(), signal.SIGKILL)
                 continue
             say("wrote", number, head)
             break
@@ -96,7 +99,7 @@ async def main(what: str, url: str, *rest: str) -> None:
     try:
         match what:
             case "pour":
-                await pour(world, int(rest[0]))
+                await pour(world, int(rest[0]), *rest[1:])
             case "together":
                 await together(world, int(rest[0]))
             case "hold":

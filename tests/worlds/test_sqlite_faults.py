@@ -59,7 +59,7 @@ async def test_a_kill_inside_an_append_loses_nothing_acknowledged_and_leaves_no_
 
 
 async def test_a_failed_sync_is_settled_as_not_written_and_the_process_goes_on(tmp_path: Path) -> None:
-    at = calls_until_first_answer(tmp_path, "fdatasync") + 2
+    at = calls_until_first_answer(tmp_path, "fdatasync") + 1
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject("fdatasync", f"error=EIO:when={at}"))
     failures = [words[1:3] for words in said if words[0] == "failed"]
@@ -68,8 +68,17 @@ async def test_a_failed_sync_is_settled_as_not_written_and_the_process_goes_on(t
     assert await log_of(url) == names(BATCHES)
 
 
+async def test_what_a_failed_sync_left_in_the_file_does_not_come_back_after_a_crash(tmp_path: Path) -> None:
+    at = calls_until_first_answer(tmp_path, "fdatasync") + 1
+    url = f"sqlite:{tmp_path}/s.db"
+    fault = inject("fdatasync", f"error=EIO:when={at}")
+    said = strace("pour", url, str(BATCHES), "die", options=fault)
+    assert said[-1][:3] == ["failed", "1", "clear"]  # and then it died, without closing anything
+    assert await log_of(url) == names(1)
+
+
 async def test_a_failed_sync_that_cannot_be_settled_is_unclear_and_not_doubled(tmp_path: Path) -> None:
-    at = calls_until_first_answer(tmp_path, "fdatasync") + 2
+    at = calls_until_first_answer(tmp_path, "fdatasync") + 1
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject("fdatasync", f"error=EIO:when={at}..{at + 3}"))
     failures = [words[1:3] for words in said if words[0] == "failed"]

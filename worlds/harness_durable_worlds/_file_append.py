@@ -54,25 +54,30 @@ def append(
     """See ``World.append``. ``first`` stores the blobs; it is not called if nothing will be written.
     Raises ``LockHeldError`` as well."""
     for _ in range(10):
-        _find(log, epoch)
+        if first is not None or not log.ready():
+            _find(log, epoch)
+            if log.fenced():
+                _go_on(log, repaired)
+                continue
         if first is not None and expected_head == log.head:
             first()
             first = None
-        if log.fenced():
-            _go_on(log, repaired)
-            continue
         try:
             with locked(log, _LOOKS) as fd:
                 _find(log, epoch)
                 here = expected_head == log.head
                 if log.fenced() or not log.holds(fd) or (here and first is not None):
+                    log.close()
                     continue
                 if here:
                     head = _write(log, fd, epoch, records, row, repaired)
                 else:
                     head = _settle_conflict(log, fd, expected_head, records)
-                if not log.superseded():
+                if log.confirm(fd):
                     return head
+        except LockHeldError:
+            log.close()  # a newer file may have made this lock meaningless: look, then ask again
+            raise
         except StorageUnavailable:
             log.forget()  # what this process knows of the file is suspect: open and read it again
             raise
@@ -127,15 +132,11 @@ def _write(
         clean = _cut_back(fd, top.end)
         with unavailable(f"could not write to session {log.session!r}", unclear=not clean):
             raise error
-    top.grown(fd, top.end + len(data), top.head + len(records), top.head + 1, row, _last_time(records))
+    top.grown(top.end + len(data), records, row)
     if row is not None and row.due is None and due is not None:
         with contextlib.suppress(OSError):
             log.due.unlink(missing_ok=True)
     return top.head
-
-
-def _last_time(records: Sequence[Record]) -> int:
-    return records[-1].time if records else 0
 
 
 def _cut_back(fd: int, length: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness_durable.errors import StorageUnavailable
 
 
-def exists(path: Path) -> bool:
+def exists(path: Path | str) -> bool:
     try:
         os.stat(path)  # noqa: PTH116
     except FileNotFoundError:

@@ -33,6 +33,7 @@ class Log:
         self.settled = False
         """Whether this process has made sure that the folder's entries are durable."""
         self._fd: int | None = None
+        self._next = ""
 
     @property
     def top(self) -> Segment:
@@ -55,19 +56,27 @@ class Log:
 
     def refresh(self) -> None:
         """See what others did. Raises ``NotFound`` if the session is not there."""
-        fresh = bool(self.chain) and self.top.stamp[0] != 0
-        inode = self.top.stamp[0] if fresh else 0
-        same = fresh and self.top.look() and self.top.stamp[0] == inode and self.top.whole
-        if not same or self.newest != self.epoch or exists(self.path(self.newest + 1)):
+        if not self._current():
             self._reload()
 
-    def superseded(self) -> bool:
-        """Whether the top is no longer the newest file, or no longer in its place. Asked after a sync."""
-        try:
-            inode = os.stat(self.top.path).st_ino  # noqa: PTH116
-        except FileNotFoundError:
-            return True
-        return inode != self.top.stamp[0] or exists(self.path(self.epoch + 1))
+    def ready(self) -> bool:
+        """Whether the newest segment, as far as we know, is open."""
+        return self._fd is not None and self.newest == self.epoch
+
+    def confirm(self, fd: int) -> bool:
+        """After a sync: whether the top is still the newest file, and still there. First the one, then the
+        other, because a session that is deleted loses its newest file last."""
+        if exists(self._next):
+            return False
+        found = os.fstat(fd)
+        self.top.stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        return found.st_nlink > 0
+
+    def _current(self) -> bool:
+        if not self.chain or self.newest != self.epoch or exists(self._next):
+            return False
+        inode = self.top.stamp[0]
+        return self.top.look(self._fd) and self.top.stamp[0] == inode and self.top.whole
 
     def fd(self) -> int:
         """The newest segment, open for reading and writing."""
@@ -143,6 +152,7 @@ class Log:
             self.close()
             self.chain = [top]
         self.newest = epochs[-1] if epochs else -1
+        self._next = str(self.path(self.newest + 1))
 
     def _older(self) -> bool:
         """Put the segment before the chain's first one before it."""

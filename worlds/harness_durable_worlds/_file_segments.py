@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness_durable.errors import LogTooNew
-from harness_durable.world import RowUpdate, StoredRecord
+from harness_durable.world import Record, RowUpdate, StoredRecord
 from harness_durable_worlds._file_frames import (
     FORMAT,
     Batch,
@@ -63,6 +63,8 @@ class Segment:
         except FileNotFoundError:
             return False
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if found.st_nlink == 0:
+            return False
         if stamp == self.stamp or (self.cut is not None and stamp[0] == self.stamp[0]):
             return True  # an older segment never changes again, whatever a stopped writer adds to it
         if stamp[0] != self.stamp[0] or stamp[1] < self.end:
@@ -80,14 +82,12 @@ class Segment:
         self.stamp = stamp
         return True
 
-    def grown(self, fd: int, batch_end: int, head: int, first: int, row: RowUpdate | None, at: int) -> None:
+    def grown(self, end: int, records: Sequence[Record], row: RowUpdate | None) -> None:
         """What this process itself has just written: nobody needs to read it."""
-        self._mark(first, self.end)
-        self.end, self.head = batch_end, head
+        self._mark(self.head + 1, self.end)
+        self.end, self.head = end, self.head + len(records)
         self.row = row or self.row
-        self.updated = at or self.updated
-        found = os.fstat(fd)
-        self.stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        self.updated = records[-1].time if records else self.updated
 
     def items(self, after: int) -> Iterator[list[StoredRecord] | Damage]:
         """Records with seq > ``after`` batch by batch, and the damage between them."""

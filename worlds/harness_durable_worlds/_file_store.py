@@ -125,6 +125,9 @@ class Store:
             self.folder(session).rename(gone)
             sync_folder(self.sessions)
             (self.due / session).unlink(missing_ok=True)
+            logs = [path for path in gone.iterdir() if path.suffix == SUFFIX and path.stem.isdigit()]
+            for path in sorted(logs, key=lambda path: int(path.stem)):
+                path.unlink()  # the newest last: whoever has one open must see that it is gone
             shutil.rmtree(gone)
 
     def put_blobs(self, folder: Path, blobs: Mapping[str, bytes]) -> None:

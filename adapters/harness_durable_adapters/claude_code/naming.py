@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from pathlib import PurePosixPath
 
+from harness_durable.gateway import anthropic as gateway
+
 SERVER = "durable"
 """Our MCP server, which holds the custom tools."""
 
-RESUME_SENTINEL = "<durable-resume/>"
+RESUME_SENTINEL = gateway.RESUME_SENTINEL
 """What the harness says to itself when it continues a turn; the gateway takes it out of every request."""
 
 _SPACE = uuid.UUID("0f1a3c52-6d0e-5b7a-9c41-2f6f0a7de001")

@@ -9,6 +9,7 @@ needed. A promise is kept if all its checks ran to their end.
 from __future__ import annotations
 
 import tempfile
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -106,7 +107,9 @@ async def check_promise(promise: Promise, make: Make, place: Place) -> CheckResu
         except BrokenPromise as error:
             return CheckResult(promise.id, promise.text, False, str(error))
         except Exception as error:  # whatever a sandbox raises is a result, too
-            return CheckResult(promise.id, promise.text, False, f"{check.__name__}: {error!r}")
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+            return CheckResult(promise.id, promise.text, False, f"{check.__name__}: {what}")
     return CheckResult(promise.id, promise.text, True, "; ".join(seen))
 
 

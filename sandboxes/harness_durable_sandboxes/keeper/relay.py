@@ -143,7 +143,8 @@ class Relay:
 
     def full(self, connection: Connection) -> bool:
         one, everything = self.caps
-        return connection.cost + CHUNK > one or self.total + CHUNK > everything
+        more = CHUNK + _CHUNK_COST
+        return connection.cost + more > one or self.total + more > everything
 
     def released(self) -> None:
         """There is room again, perhaps."""

@@ -1,0 +1,178 @@
+"""One model call, from the intent in the log to the response in the log. Nothing here talks to the harness.
+
+A call is asked once. Whatever goes wrong is the harness's to try again: two layers that repeat would
+multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from harness_durable import _http
+from harness_durable.crashpoints import reach
+from harness_durable.errors import ProviderError
+from harness_durable.events import ReplayPolicy, ToolOrigin
+from harness_durable.gateway import upstream as provider
+from harness_durable.gateway.connection import Incoming
+from harness_durable.gateway.progress import Progress, Reporter
+from harness_durable.gateway.upstream import Answer, Headers, Upstream
+from harness_durable.gateway.wire import JSON, Fault, Parsed, ToolUse, Wire
+from harness_durable.journal import Journal
+from harness_durable.journal.calls import Asked, Response
+from harness_durable.payload import clean
+
+Classify = Callable[[str], tuple[ReplayPolicy, ToolOrigin]]
+
+_REASON = 500
+"""Characters of a provider's words that the log keeps."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the harness gets. ``recorded``: it is a complete response and stands in the log."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Headers = ()
+    recorded: bool = False
+
+    @property
+    def streamed(self) -> bool:
+        return is_stream(self.content_type)
+
+
+def is_stream(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "text/event-stream"
+
+
+@dataclass
+class Asker:
+    """Asks for one life. ``classify`` gives the policy and the origin of a tool by its name."""
+
+    journal: Journal
+    wire: Wire
+    upstream: Upstream
+    life: str
+    classify: Classify
+    on_progress: Callable[[Progress], None] | None
+    client: _http.AsyncClient
+    _tool_ids: set[str] = field(default_factory=set[str])
+
+    async def ask(
+        self, incoming: Incoming, *, key: str, agent: str | None, began: Callable[[str], None]
+    ) -> Reply:
+        """The whole of it; ``began`` hears the call's id once the intent is durable.
+
+        Raises only what the journal raises: then nothing may go to the harness."""
+        body = self.wire.prepare(incoming.body)
+        call = await self.journal.model_requested(
+            key=key,
+            life=self.life,
+            wire=self.wire.name,
+            model=self.wire.model_of(body),
+            path=incoming.target,
+            body=body,
+            field=self.wire.list_field,
+            agent=agent,
+        )
+        began(call)
+        reporter = Reporter(call, agent, self.on_progress)
+        try:
+            return await self._answered(call, msgspec.structs.replace(incoming, body=body), reporter)
+        finally:
+            reporter.end()
+
+    def send(self, incoming: Incoming) -> provider.Asking:
+        """The request to the provider, as it is."""
+        key = self.upstream.key
+        return provider.ask(
+            self.client,
+            self.upstream,
+            self.wire.credentials(key) if key is not None else {},
+            method=incoming.method,
+            target=incoming.target,
+            headers=incoming.headers,
+            body=incoming.body,
+        )
+
+    async def _answered(self, call: str, incoming: Incoming, reporter: Reporter) -> Reply:
+        try:
+            async with self.send(incoming) as answer:
+                if not 200 <= answer.status < 300:
+                    return await self._refused(call, answer)
+                parsed = await self._received(answer, reporter)
+        except ProviderError as error:
+            return await self._failed(call, None, Fault(502, str(error)))
+        if parsed.fault is not None:
+            cut = parsed.fault.status == 502
+            return await self._failed(call, None if cut else parsed.fault.status, parsed.fault)
+        return await self._completed(call, answer, parsed)
+
+    async def _received(self, answer: Answer, reporter: Reporter) -> Parsed:
+        """The whole body, parsed while it arrives."""
+        collector = self.wire.collector() if is_stream(answer.content_type) else None
+        chunks: list[bytes] = []
+        first = True
+        async for chunk in answer.chunks:
+            if collector is not None:
+                collector.feed(chunk)
+                reporter.add(collector.text_delta())
+            else:
+                chunks.append(chunk)
+            if first:
+                reach("model.streaming")
+                first = False
+        reach("model.upstream_done")
+        return collector.finish() if collector is not None else self.wire.parse_json(b"".join(chunks))
+
+    async def _completed(self, call: str, answer: Answer, parsed: Parsed) -> Reply:
+        ids = self._unique([tool.id for tool in parsed.tools])
+        if ids != [tool.id for tool in parsed.tools]:
+            parsed = self.wire.with_tool_ids(parsed, ids, streamed=is_stream(answer.content_type))
+        response = Response(
+            answer.status,
+            answer.content_type,
+            parsed.body,
+            clean(parsed.id),
+            clean(parsed.stop_reason),
+            parsed.usage,
+            tuple(self._asked(tool) for tool in parsed.tools),
+        )
+        await self.journal.model_completed(call, response)
+        return Reply(answer.status, answer.content_type, parsed.body, _others(answer.headers), recorded=True)
+
+    async def _refused(self, call: str, answer: Answer) -> Reply:
+        """An error status goes to the harness as it is, with what it says about trying again."""
+        body = self.upstream.scrub(await provider.collect(answer))
+        if answer.status < 400:
+            said = f"the provider answered {answer.status}, a redirect, which a key does not follow"
+            return await self._failed(call, answer.status, Fault(502, f"{said}; set its base URL anew"))
+        reason = f"{answer.status}: {clean(body.decode('utf-8', 'replace'))[:_REASON]}"
+        await self.journal.model_failed(call, answer.status, reason)
+        return Reply(answer.status, answer.content_type or JSON, body, _others(answer.headers))
+
+    async def _failed(self, call: str, status: int | None, fault: Fault) -> Reply:
+        """No usable response. The harness gets an error status, never a part of a body, and tries again."""
+        message = self.upstream.scrub_text(clean(fault.message))[:_REASON]
+        await self.journal.model_failed(call, status, message)
+        return Reply(fault.status, JSON, self.wire.error(fault.status, message))
+
+    def _unique(self, ids: Sequence[str]) -> list[str]:
+        """The ids, with a fresh one for each that is empty, unusable or taken within this session. What is
+        given out counts at once, as another call may be recorded at the same time."""
+        unique: list[str] = []
+        for name in ids:
+            taken = name in self._tool_ids or name in self.journal.state.tool_calls
+            unique.append(self.wire.fresh_tool_id() if taken or not name or clean(name) != name else name)
+            self._tool_ids.add(unique[-1])
+        return unique
+
+    def _asked(self, tool: ToolUse) -> Asked:
+        name = clean(tool.name)
+        return Asked(tool.id, name, tool.input, *self.classify(name))
+
+
+def _others(headers: Headers) -> Headers:
+    return [(name, value) for name, value in headers if name != "content-type"]

@@ -1,0 +1,1 @@
+"""What happens to a turn: the Python API, the worker, the driver."""
