@@ -47,11 +47,10 @@ def _exactly(kind: str) -> Callable[[str], list[str]]:
 
 
 def _seen(request: object) -> list[object]:
-    if not isinstance(request, dict):
-        raise TypeError("not a request")
-    members = cast(dict[str, object], request)
+    members = _object(request)
     turns: list[tuple[object, list[_Block]]] = []
-    for message in cast(list[_Block], members["messages"]) if "messages" in members else []:
+    for said in _list(members.get("messages")):
+        message = _object(said)
         role, blocks = message.get("role"), _blocks(message.get("content"))
         if role == "system" or not blocks:
             continue
@@ -74,9 +73,7 @@ def _blocks(content: object) -> list[_Block]:
     """Content without what varies. A plain string is the same as one text block."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    if not isinstance(content, list):
-        return []
-    blocks = [_block(block) for block in cast(list[_Block], content)]
+    blocks = [_block(_object(block)) for block in _list(content)]
     return [block for block in blocks if block is not None]
 
 
@@ -96,6 +93,17 @@ def _results_first(blocks: list[_Block]) -> list[_Block]:
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
     return [*sorted(results, key=lambda block: str(block.get("tool_use_id"))), *others]
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return cast(dict[str, object], value)
+
+
+def _list(value: object) -> list[object]:
+    """The list; an empty one for anything else."""
+    return cast(list[object], value) if isinstance(value, list) else []
 
 
 # --------------------------------------------------------------------------------- what goes upstream

@@ -111,8 +111,9 @@ class MessageCollector:
             if self._ended or self._fault is not None:
                 return
             try:
+                frame.data.decode()
                 self._event(rawjson.members(frame.data))
-            except (Unreadable, KeyError) as error:
+            except (ValueError, KeyError) as error:  # no UTF-8, no JSON, or not what the API sends
                 if frame.data.strip() != b"[DONE]":
                     self._fault = Fault(502, f"the provider's stream holds an event that is none ({error})")
 
@@ -174,12 +175,13 @@ class MessageCollector:
 def parse_json(body: bytes) -> Parsed:
     """A response that was not streamed. Never raises."""
     try:
+        body.decode()
         message = rawjson.members(body)
         if rawjson.text(message.get("type")) == "error":
             return Parsed(body, False, fault=_fault(message))
         blocks = [rawjson.members(block) for block in rawjson.items(message.get("content", _NULL))]
         usage = rawjson.members(message.get("usage", _EMPTY))
-    except Unreadable as error:
+    except ValueError as error:  # no UTF-8, no JSON, or something else than a message
         return Parsed(body, False, fault=Fault(502, f"the provider's answer is no message ({error})"))
     tools = (block for block in blocks if rawjson.text(block.get("type")) == "tool_use")
     found = tuple(_tool(block, bytes(block.get("input", _EMPTY))) for block in tools)

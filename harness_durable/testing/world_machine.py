@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from harness_durable import clock
 from harness_durable.errors import Conflict, NotFound, SessionBusy, WriterFenced
 from harness_durable.testing.world_child import load_opener
-from harness_durable.testing.world_model import Append, Driver, Model, Session, Worker
+from harness_durable.testing.world_model import Append, Model, Session, Worker
 from harness_durable.testing.worlds.bench import Subject, expect, refused
 from harness_durable.world import Claim, Owner, Record, RowUpdate, World
 

@@ -145,8 +145,8 @@ class Tool(Generic[P, R_co]):
         strange = [name for name in inspect.signature(self.probe).parameters if name not in known]
         if strange:
             raise BadTool(
-                f"tool {self.name!r}: its probe takes {', '.join(map(repr, strange))}, not the tool; "
-                f"a probe may take the tool's parameters by name, and key: {', '.join(sorted(known))}"
+                f"tool {self.name!r}: its probe takes {', '.join(map(repr, strange))}, unlike the tool; "
+                f"let it take some of {', '.join(sorted(known))}"
             )
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
+from inspect import isawaitable
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import TypeVar
 
 import anyio
 
+from harness_durable.sandbox import Link, Request
 from harness_durable.testing.sandboxes.bench import PATH, PATIENCE
 from harness_durable_sandboxes import processes
 from harness_durable_sandboxes.launch import KEEPER
-from harness_durable_sandboxes.link import KeeperLink, KeeperRequest, attach
+from harness_durable_sandboxes.link import KeeperLink, attach
 
-T = TypeVar("T")
 TOKEN = "token-of-this-life"
 
 
@@ -48,14 +48,18 @@ async def launch(
     **more: object,
 ) -> int:
     """The exit code of the process that was started: 0 once the keeper is ready."""
-    run.mkdir(exist_ok=True)
-    base = {"argv": argv, "env": {"PATH": PATH}, "cwd": "/", "token": TOKEN, "ttl": 600}
-    (run / "spec.json").write_text(json.dumps({**base, **more}))
+    _order(run, argv=argv, **more)
     command = [*prefix, python, "-I", "-S", str(keeper), str(run)]
     with (run / "keeper.err").open("wb") as err:
         process = await anyio.open_process(command, stdin=DEVNULL, stdout=err, stderr=err, env={})
         async with process:
             return await process.wait()
+
+
+def _order(run: Path, **more: object) -> None:
+    base = {"env": {"PATH": PATH}, "cwd": "/", "token": TOKEN, "ttl": 600}
+    run.mkdir(exist_ok=True)
+    (run / "spec.json").write_text(json.dumps({**base, **more}))
 
 
 @asynccontextmanager
@@ -78,23 +82,23 @@ async def attached(one: Life, epoch: int = 1) -> AsyncGenerator[KeeperLink]:
         await link.aclose()
 
 
-async def taken(link: KeeperLink) -> KeeperRequest:
+async def taken(link: Link) -> Request:
+    """The next request that the harness made."""
     with anyio.fail_after(PATIENCE):
         async with aclosing(_requests(link)) as requests:
             return await anext(requests)
 
 
-async def _requests(link: KeeperLink) -> AsyncGenerator[KeeperRequest]:
+async def _requests(link: Link) -> AsyncGenerator[Request]:
     async for request in link.requests():
         yield request
 
 
-async def until(probe: Callable[[], T | Awaitable[T]]) -> T:
-    """Ask until the answer is true."""
+async def until(probe: Callable[[], object]) -> None:
+    """Ask, or await and ask, until the answer is true."""
     with anyio.fail_after(PATIENCE):
         while True:
             answer = probe()
-            value = await answer if isinstance(answer, Awaitable) else answer
-            if value:
-                return value
+            if await answer if isawaitable(answer) else answer:
+                return
             await anyio.sleep(0.005)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import resource
+import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -14,7 +15,7 @@ from anyio.abc import ByteStream, SocketStream
 
 from harness_durable_sandboxes.keeper import CHUNK
 from harness_durable_sandboxes.link import KeeperLink
-from tests.sandboxes.keeper_kit import Life, attached, life, taken, until
+from tests.sandboxes.keeper_kit import attached, life, taken, until
 
 MB = 1 << 20
 
@@ -24,7 +25,7 @@ async def ask(port: int) -> SocketStream:
 
 
 @contextmanager
-def stuffed(port: int) -> Iterator[int]:
+def stuffed(port: int) -> Generator[int]:
     """A client that sends until nobody takes any more; gives how much that was."""
     with closing(socket.create_connection(("127.0.0.1", port))) as client:
         client.setblocking(False)
@@ -33,8 +34,6 @@ def stuffed(port: int) -> Iterator[int]:
 
 def _stuff(client: socket.socket) -> int:
     """Stops when the other side has not read for a while, as far as the kernel's buffers tell."""
-    import select
-
     sent = 0
     while select.select([], [client], [], 0.3)[1]:
         sent += client.send(b"x" * 65536)
@@ -194,17 +193,16 @@ async def test_a_slow_reader_does_not_fill_the_keeper(tmp_path: Path) -> None:
         client = await ask(await port_of(link))
         await client.send(b"question")
         request = await taken(link)
-        before = _memory(one, link)
+        before = _memory(link)
         with anyio.move_on_after(0.5) as limit:  # nobody reads: it must block, not fill memory
             for _ in range(200):
                 await request.stream.send(b"z" * MB)
         assert limit.cancelled_caught
-        assert _memory(one, link) - before < 10 * MB
+        assert _memory(link) - before < 10 * MB
         await request.stream.aclose()
         await client.aclose()
 
 
-def _memory(one: Life, link: KeeperLink) -> int:
+def _memory(link: KeeperLink) -> int:
     text = Path(f"/proc/{link.keeper_pid}/statm").read_text()
-    pages: Any = text.split()[1]
-    return int(pages) * 4096
+    return int(text.split()[1]) * resource.getpagesize()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,4 @@ async def test_acknowledged_output_gives_its_room_back(tmp_path: Path) -> None:
 
 
 def _file_age(path: Path) -> float:
-    import time
-
     return time.time() - path.stat().st_mtime

@@ -223,5 +223,5 @@ async def scripted(policy: Policy, **more: object) -> AsyncGenerator[tuple[Scrip
 
 async def until(condition: Callable[[], bool]) -> None:
     with anyio.fail_after(20):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (what is waited for tells nobody)
             await anyio.sleep(0.002)

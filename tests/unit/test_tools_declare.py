@@ -133,24 +133,24 @@ def with_spaces(a: int) -> int:
     return a
 
 
-@pytest.mark.parametrize(
-    ("function", "more", "sentence"),
-    [
-        (untyped, {}, "parameter 'a' has no type; give it one, such as `a: str`"),
-        (many, {}, "parameter 'a' takes any arguments; name each one"),
-        (options, {}, "parameter 'a' takes any arguments; name each one"),
-        (positional, {}, "parameter 'a' is positional-only"),
-        (yields, {}, "return the whole result instead"),
-        (strange, {}, "cannot be described as JSON"),
-        (with_spaces, {"name": "two words"}, "cannot name a tool"),
-        (with_spaces, {"name": ""}, "cannot name a tool"),
-        (with_spaces, {"timeout": 0}, "timeout=0 must be seconds above 0"),
-        (with_spaces, {"max_output": 5}, "max_output=5 must be at least 200"),
-        (with_spaces, {"probe": odd_probe}, "its probe takes 'b', which the tool does not"),
-        (len, {}, "is no plain function"),
-        (3, {}, "is no plain function"),
-    ],
-)
+REFUSED: list[tuple[object, dict[str, object], str]] = [
+    (untyped, {}, "parameter 'a' has no type; give it one, such as `a: str`"),
+    (many, {}, "parameter 'a' takes any arguments; name each one"),
+    (options, {}, "parameter 'a' takes any arguments; name each one"),
+    (positional, {}, "parameter 'a' is positional-only"),
+    (yields, {}, "return the whole result instead"),
+    (strange, {}, "cannot be described as JSON"),
+    (with_spaces, {"name": "two words"}, "cannot name a tool"),
+    (with_spaces, {"name": ""}, "cannot name a tool"),
+    (with_spaces, {"timeout": 0}, "timeout=0 must be seconds above 0"),
+    (with_spaces, {"max_output": 5}, "max_output=5 must be at least 200"),
+    (with_spaces, {"probe": odd_probe}, "its probe takes 'b', unlike the tool; let it take some of a, key"),
+    (len, {}, "is no plain function"),
+    (3, {}, "is no plain function"),
+]
+
+
+@pytest.mark.parametrize(("function", "more", "sentence"), REFUSED)
 def test_what_cannot_be_a_tool_is_refused_with_the_next_step(
     function: object, more: dict[str, object], sentence: str
 ) -> None:
@@ -162,7 +162,7 @@ def test_what_cannot_be_a_tool_is_refused_with_the_next_step(
 def test_a_type_that_cannot_be_found_is_named() -> None:
     def lost(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore
 
-    with pytest.raises(BadTool, match="Nowhere.*top of the module"):
+    with pytest.raises(BadTool, match=r"Nowhere.*top of the module"):
         declare(replay="safe")(lost)
 
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import pickle
-import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +155,7 @@ class PlainWorld:
             if self._mutant == "half-batch" and len(records) > 1:
                 found.add(epoch, records[:1])
                 self._save(store)
-                time.sleep(0.005)  # room for a kill
+                os.sync()  # room for a kill
                 return found.add(epoch, records[1:])
             return found.add(epoch, records)
 

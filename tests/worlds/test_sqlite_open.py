@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from harness_durable.errors import BadSetting, DamagedLog, LogTooNew, StorageUna
 from harness_durable.worlds import open_world
 from harness_durable_worlds import _sqlite_file as file
 from harness_durable_worlds._sqlite_db import Db, open_db
-from harness_durable_worlds._sqlite_sql import SCHEMA
+from harness_durable_worlds._sqlite_sql import MIGRATIONS, SCHEMA
 from tests.worlds.sqlite_support import APP, PARKED, begin, end, hear, ids, integrity, record, start
 
 READWRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -173,7 +173,7 @@ async def test_a_migration_that_fails_leaves_the_old_schema(
 ) -> None:
     await make(tmp_path / "s.db")
     monkeypatch.setattr(file, "SCHEMA", SCHEMA + 2)
-    scripts = (*file.MIGRATIONS, "create table one (x);", "create table two (x); create table one (x);")
+    scripts = (*MIGRATIONS, "create table one (x);", "create table two (x); create table one (x);")
     monkeypatch.setattr(file, "MIGRATIONS", scripts)
     with pytest.raises(apsw.SQLError):
         file.connect(tmp_path / "s.db", write=True)
@@ -202,15 +202,11 @@ async def test_processes_that_create_the_file_at_once_share_it(tmp_path: Path) -
 
 async def test_open_handles_stay_the_same_over_many_appends(tmp_path: Path) -> None:
     def handles() -> list[str]:
-        return sorted(
-            os.readlink(f"/proc/self/fd/{fd}") for fd in map(int, os.listdir("/proc/self/fd")) if _open(fd)
-        )
-
-    def _open(fd: int) -> bool:
-        try:
-            return str(tmp_path) in os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:
-            return False
+        found: list[str] = []
+        for link in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):  # the one with which the folder is read
+                found.append(str(link.readlink()))
+        return sorted(each for each in found if str(tmp_path) in each)
 
     url = f"sqlite:{tmp_path}/s.db"
     before = handles()

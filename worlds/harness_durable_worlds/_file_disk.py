@@ -40,6 +40,8 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, offset)
+        if written == 0:
+            raise OSError(errno.EIO, "the file system accepts no more bytes")
         view, offset = view[written:], offset + written
 
 

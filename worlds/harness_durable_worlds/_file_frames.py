@@ -167,6 +167,20 @@ def read_batch(data: bytes, at: int, salt: int) -> Batch | None:
             return Batch(at, end, frames)
 
 
+def written_as(data: bytes) -> str | None:
+    """The session that a segment was written for, if it is not this one's: its folder was renamed."""
+    if data[:4] == MAGIC:
+        _, length, _, _, epoch = _HEAD.unpack_from(data.ljust(_HEAD.size, b"\0"))
+        try:
+            line = data[_HEAD.size : _HEAD.size + length].partition(b"\n")[0]
+            header = _decoder.decode(line).header
+        except msgspec.MsgspecError:
+            return None
+        if header is not None and read_batch(data, 0, salt_of(header.session, epoch)) is not None:
+            return header.session
+    return None
+
+
 def scan(data: bytes, at: int, salt: int, head: int) -> Iterator[Batch | Damage]:
     """The batches from ``at`` on that continue ``head``, and between them the damage. Ends where no whole
     batch follows: what is left there was never acknowledged, or is still being written."""

@@ -125,6 +125,8 @@ class Log:
         self.refresh()
         while self.chain and self.chain[0].base > after and self._older():
             pass
+        if not self.chain:
+            return
         bounds = [segment.base for segment in self.chain[1:]] + [self.head]
         for segment, bound in zip(self.chain, bounds, strict=True):
             for item in segment.items(after) if segment.head > after else ():

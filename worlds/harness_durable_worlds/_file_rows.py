@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import threading
 from collections.abc import Callable
 
-from harness_durable.errors import DamagedLog, LogTooNew, SessionBusy, StorageUnavailable
+from harness_durable.errors import BadSetting, DamagedLog, LogTooNew, SessionBusy, StorageUnavailable
 from harness_durable.world import Claim, Owner, SessionRow
 from harness_durable_worlds._file_append import LockHeldError, RacedError, Repaired, begin, fence, locked
 from harness_durable_worlds._file_disk import exists, unavailable
@@ -16,6 +17,7 @@ from harness_durable_worlds._liveness import HostLiveness
 
 Alive = Callable[[str], bool]
 _RACES = 300
+_report = logging.getLogger("harness_durable.worlds.file")
 
 
 def row_of(log: Log, alive: Alive) -> SessionRow:
@@ -43,8 +45,8 @@ def listed_row(log: Log, alive: Alive) -> SessionRow:
     """As ``row_of``, for lists: one session that cannot be read must not hide the others."""
     try:
         return row_of(log, alive)
-    except (LogTooNew, DamagedLog) as error:
-        status = "too new" if isinstance(error, LogTooNew) else "damaged"
+    except (LogTooNew, DamagedLog, BadSetting) as error:
+        status = {LogTooNew: "too new", BadSetting: "misnamed"}.get(type(error), "damaged")
         return SessionRow(log.session, 0, 0, status, None, 0, 0, None, False)
 
 
@@ -99,8 +101,12 @@ def fence_for_delete(log: Log, liveness: HostLiveness) -> None:
 
 
 def reconcile(log: Log) -> None:
-    """Make the index of due sessions agree with the log."""
-    log.refresh()
+    """Make the index of due sessions agree with the log. One that cannot be read is left as it is."""
+    try:
+        log.refresh()
+    except (LogTooNew, DamagedLog, BadSetting) as error:
+        _report.warning("%s", error)
+        return
     wanted = bool(log.chain) and log.top.row is not None and log.top.row.due is not None
     if not wanted and not exists(log.due):
         return

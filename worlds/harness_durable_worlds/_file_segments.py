@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness_durable.errors import LogTooNew
+from harness_durable.errors import BadSetting, LogTooNew
 from harness_durable.world import Record, RowUpdate, StoredRecord
 from harness_durable_worlds._file_frames import (
     FORMAT,
@@ -22,6 +22,7 @@ from harness_durable_worlds._file_frames import (
     read_batch,
     salt_of,
     scan,
+    written_as,
 )
 
 _MARK_EVERY = 64
@@ -92,6 +93,10 @@ class Segment:
     def items(self, after: int) -> Iterator[list[StoredRecord] | Damage]:
         """Records with seq > ``after`` batch by batch, and the damage between them."""
         place = bisect.bisect_right(self._marks, (after + 1, 1 << 62)) - 1
+        if self.header is None and self.damages:
+            place = max(place, 0)
+            if self.damages[0].first > after:
+                yield self.damages[0]
         first, start = self._marks[place] if place >= 0 else (self.base + 1, 0)
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -135,6 +140,12 @@ class Segment:
         first = read_batch(data, 0, self.salt)
         header = first.frames[0].meta.header if first is not None else None
         if first is None or header is None:
+            other = written_as(data)
+            if other is not None and other != self.session:
+                raise BadSetting(
+                    f"{self.path} was written for session {other!r}; give the folder that name again, "
+                    "or export the session there and import it under the new one"
+                )
             return
         if header.format > FORMAT:
             raise LogTooNew(str(self.path), header.format, FORMAT)

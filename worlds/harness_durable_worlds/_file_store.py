@@ -56,6 +56,8 @@ class Store:
         """Make the folders, check the version. Raises ``StorageUnavailable`` or ``LogTooNew``."""
         with unavailable(f"cannot use {self.root} as a World"):
             made = [folder for folder in (self.sessions, self.due, self.workers) if make_folder(folder)]
+            for folder in (self.app, self.root):  # another process may have died between making and syncing
+                sync_folder(folder)
             self._check_version()
             probe = self.app / f"{_NEW}{uuid.uuid4().hex}"
             probe.touch()
@@ -135,9 +137,8 @@ class Store:
         if not blobs:
             return
         with unavailable(f"could not store blobs of {folder.name}"):
-            touched = {folder / "blobs"}
-            if make_folder(folder / "blobs"):
-                touched.add(folder)
+            touched = {folder, folder / "blobs"}
+            make_folder(folder / "blobs")
             for sha, data in blobs.items():
                 path = _blob_path(folder, sha)
                 make_folder(path.parent)

@@ -25,6 +25,7 @@ from harness_durable.errors import (
     NotFound,
     SessionBusy,
     StorageUnavailable,
+    UsageError,
 )
 from harness_durable.world import (
     LEASE_SECONDS,
@@ -333,7 +334,7 @@ class FileWorld:
     async def _try_claim(self, owner: Owner, session: str, now: int, *, keep_going: bool) -> Claim | None:
         try:
             return await self._claim(owner, session, now, False)
-        except (SessionBusy, NotFound, DamagedLog, LogTooNew):
+        except (SessionBusy, UsageError, DamagedLog, LogTooNew):
             return None
         except StorageUnavailable:
             if keep_going:  # those that were claimed before must not be lost

@@ -11,9 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from harness_durable.policy import UNKNOWN
+
 from .naming import line_uuid
 from .response import Recorded
-from .shapes import Json, encode, objects, text_of
+from .shapes import Json, text_of
 from .transcript import Line, is_conversation, made, repair, tail
 
 _FALSE = (
@@ -81,24 +83,28 @@ def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
     lines = repair(found)
     cut: list[str] = []
     made_up: list[str] = []
-    for response in case.responses:
+    # The harness writes in order: a response without lines whose successor has some was never its own.
+    present = [place for place, response in enumerate(case.responses) if not missing(lines, response)]
+    begin = present[-1] if present else 0
+    for place, response in enumerate(case.responses):
         if response.open and case.running:
             lines = _without(lines, response)
             cut.append(response.id)
-        elif missing(lines, response):
+            continue
+        if missing(lines, response) and place >= begin:
             lines = _completed(lines, response, case)
-    lines = _answered(lines, case, made_up)
-    if case.running:
-        lines = _without_end(lines)
-    else:
-        lines = _closed(lines, case)
-    return Rebuilt(lines, _mode(lines, case), tuple(made_up), tuple(cut))
+        lines = _answered(lines, response.calls, case, made_up)
+    lines = _answered(lines, [call for line in lines for call in line.asks], case, made_up)
+    lines = [_corrected(line, case, made_up) for line in lines]
+    if _delivered(lines, case):
+        return Rebuilt(_without_end(lines), "continue", tuple(made_up), tuple(cut))
+    mode: Mode = "resume" if any(is_conversation(line) for line in lines) else "fresh"
+    return Rebuilt(_closed(lines, case), mode, tuple(made_up), tuple(cut))
 
 
-def _mode(lines: Sequence[Line], case: Case) -> Mode:
-    if case.running and any(line.delivered == case.prompt[0] for line in lines):
-        return "continue"
-    return "resume" if any(is_conversation(line) for line in lines) else "fresh"
+def _delivered(lines: Sequence[Line], case: Case) -> bool:
+    """Has the harness got the message of the turn that is not settled?"""
+    return case.running and any(line.delivered == case.prompt[0] for line in lines)
 
 
 def _without(lines: Sequence[Line], response: Response) -> list[Line]:
@@ -124,7 +130,7 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
     if not response.began or recorded is None:
         return _without(lines, response)
     lines = list(lines)
-    if case.running and not any(line.delivered == case.prompt[0] for line in lines):
+    if case.running and not _delivered(lines, case):
         lines.append(_prompt(lines, case))
     there = [line for line in lines if _belongs(line, response)]
     asked = {call for line in there for call in line.asks}
@@ -143,17 +149,33 @@ def _same(block: Json, line: Line) -> bool:
     return any(other.get("type") == kind and other.get(str(kind)) == block.get(str(kind)) for other in line.blocks)
 
 
-def _answered(lines: list[Line], case: Case, made_up: list[str]) -> list[Line]:
-    """One result for every call: those that are missing are added, false ones corrected."""
-    answered = {str(result.get("tool_use_id")) for line in lines for result in line.results}
-    lines = [_corrected(line, case, made_up) for line in lines]
-    for line in [line for line in lines if line.asks]:
-        for call in line.asks:
-            answer = case.answers.get(call)
-            if call not in answered and answer is not None:
-                lines.append(_result(line, call, answer, case))
-                made_up.append(call)
+def _answered(lines: list[Line], calls: Sequence[str], case: Case, made_up: list[str]) -> list[Line]:
+    """One result for each of these calls: those that are missing are put where they belong."""
+    for call in calls:
+        asked = next((line for line in lines if call in line.asks), None)
+        there = any(result.get("tool_use_id") == call for line in lines for result in line.results)
+        if asked is not None and not there:
+            answer = case.answers.get(call) or Answer(UNKNOWN, True, UNKNOWN)
+            lines = _inserted(lines, asked, _result(asked, call, answer, case))
+            made_up.append(call)
     return lines
+
+
+def _inserted(lines: list[Line], asked: Line, result: Line) -> list[Line]:
+    """Behind the response and the results that it has; what followed those follows this."""
+    group = {asked.uuid}
+    place = 0
+    for number, line in enumerate(lines):
+        same = line.response == asked.response if asked.response else line is asked
+        if same or (line.results and line.parent in group):
+            group.add(line.uuid)
+            place = number
+    before = lines[place]
+    after = [
+        line.changed(parentUuid=result.uuid) if line.parent == before.uuid and line.uuid else line
+        for line in lines[place + 1 :]
+    ]
+    return [*lines[: place + 1], result, *after]
 
 
 def _corrected(line: Line, case: Case, made_up: list[str]) -> Line:
@@ -268,23 +290,10 @@ def same_start(old: Sequence[bytes], new: Sequence[bytes]) -> int:
 
 def content_for(text: str, *, custom: bool) -> object:
     """A result's content in the form that the harness gives it."""
-    return objects([{"type": "text", "text": text}]) if custom else text
+    return [{"type": "text", "text": text}] if custom else text
 
 
 def file_of(lines: Sequence[Line]) -> bytes:
     """The file's content."""
     return b"".join(line.raw + b"\n" for line in lines)
 
-
-__all__ = (
-    "Answer",
-    "Case",
-    "Rebuilt",
-    "Response",
-    "content_for",
-    "encode",
-    "file_of",
-    "missing",
-    "rebuild",
-    "same_start",
-)

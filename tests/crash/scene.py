@@ -1,0 +1,144 @@
+"""One crash experiment: a scripted provider, a workspace, a World, and workers that come and go."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, cast
+
+from harness_durable.testing.provider.policies.steps import Steps
+
+KEY = "sk-canary-0123456789abcdef0123456789abcdef"
+SESSION = "crash"
+MESSAGE = "task"
+TOOL = Path(__file__).with_name("effect_tool.py")
+
+
+class Scene:
+    """``policy`` must be a ``Steps``; its tokens are what the effects' ledger is checked against."""
+
+    def __init__(
+        self, root: Path, world: str, *, policy: Steps | None = None, adapter: str = "claude-code"
+    ) -> None:
+        self.root, self.adapter = root, adapter
+        self.policy = policy or Steps(steps=3, pair_every=2, custom_every=3, nap=0.1)
+        self.world = {"sqlite": f"sqlite:{root / 'world.db'}", "file": f"file:{root / 'world'}"}.get(
+            world, world
+        )
+        self.workspace = root / "work"
+        self.run_dir = root / "run"
+        self.ledger = root / "provider.jsonl"
+        self.errors = root / "workers.txt"
+        self.workspace.mkdir(parents=True)
+        self.effects = self.workspace / self.policy.effects
+        self._provider: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def __enter__(self) -> Scene:
+        options = {name: getattr(self.policy, name) for name in self.policy.__struct_fields__}
+        command = [sys.executable, "-m", "harness_durable.testing.provider", "--policy", "steps"]
+        command += ["--options", json.dumps(options), "--ledger", str(self.ledger)]
+        self._provider = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.url = cast(IO[str], self._provider.stdout).readline().strip()
+        assert self.url.startswith("http"), "the scripted provider did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        provider = cast("subprocess.Popen[str]", self._provider)
+        provider.terminate()
+        provider.wait()
+        cast(IO[str], provider.stdout).close()
+        self.kill_lives()
+
+    def worker(self, **variables: str) -> subprocess.Popen[bytes]:
+        """Start a worker that sends the message (if it is not accepted yet) and drives the session."""
+        command = [sys.executable, "-m", "harness_durable.cli.main", "run", "do the steps"]
+        command += ["--session", SESSION, "--message-id", MESSAGE, "--adapter", self.adapter, "--json"]
+        command += ["--workspace", str(self.workspace), "--tools", str(TOOL)]
+        environment = {
+            **os.environ,
+            "HARNESS_DURABLE_WORLD": self.world,
+            "HARNESS_DURABLE_RUN_DIR": str(self.run_dir),
+            "HARNESS_DURABLE_UPSTREAM_URL": self.url,
+            "ANTHROPIC_API_KEY": KEY,
+            "HARNESS_DURABLE_LEASE_SECONDS": "3",
+            "CRASH_EFFECTS": str(self.effects),
+            **variables,
+        }
+        with self.errors.open("ab") as errors:
+            return subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)
+
+    def finish(self, most: int = 5) -> int:
+        """Workers without faults until one ends by itself; its exit code."""
+        code = -1
+        for _ in range(most):
+            code = self.worker().wait(timeout=120)
+            if code == 0:
+                break
+        return code
+
+    def keepers(self) -> list[int]:
+        """Host pids of the processes that hold lives of this scene."""
+        mark = str(self.run_dir).encode()
+        return [
+            pid for pid in _pids() if mark in _read(pid, "cmdline") and b"keeper" in _read(pid, "cmdline")
+        ]
+
+    def processes(self) -> list[int]:
+        """Everything that belongs to a life of this scene: keepers, harnesses, their children."""
+        mark = str(self.run_dir).encode()
+        return [pid for pid in _pids() if mark in _read(pid, "cmdline") or mark in _read(pid, "environ")]
+
+    def kill_lives(self) -> None:
+        """The death of everything but the workers."""
+        for pid in self.keepers():
+            _kill(pid)
+        wait_for(lambda: not self.keepers(), "keepers to die")
+
+    def lose_machine(self) -> None:
+        """Homes, run directories and spools are gone, too."""
+        self.kill_lives()
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def tail(self) -> str:
+        """What the workers said last, for a failing test."""
+        return self.errors.read_text(errors="replace")[-6000:] if self.errors.exists() else ""
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Wait for a condition; fails with a sentence when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:.0f} s in vain for {what}")
+        time.sleep(0.02)
+
+
+def _pids() -> list[int]:
+    own = os.getpid()
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and int(entry.name) != own
+    ]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,195 @@
+"""The local sandbox's own promises: who is killed and who is not, and what lies where."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from harness_durable.errors import BadInput, KeeperGone, SandboxUnavailable
+from harness_durable.sandbox import LifeRef, LifeSpec
+from harness_durable.testing.sandboxes.bench import PATH, Watch
+from harness_durable_sandboxes import processes
+from harness_durable_sandboxes.launch import Isolation
+from harness_durable_sandboxes.local import LocalSandbox
+from tests.sandboxes.keeper_kit import until
+
+FAMILY = (
+    'exec 9>"$0"; echo x >&9; setsid sh -c "echo y >&9; sleep 1000 & wait" & '
+    "(setsid sh -c 'echo z >&9; exec sleep 1000' &) ; sleep 1000"
+)
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    one = Watch(tmp_path / "fifo", tmp_path / "fifo")
+    yield one
+    one.close()
+
+
+def spec(life: str, *argv: str, cwd: str = "/", **files: bytes) -> LifeSpec:
+    env = {"PATH": PATH, "HOME": "@HOME@"}
+    return LifeSpec(life, "session", argv, env, cwd, files, "secret-token")
+
+
+@asynccontextmanager
+async def family(sandbox: LocalSandbox, watch: Watch, life: str = "life-1") -> AsyncGenerator[LifeRef]:
+    ref, link = await sandbox.start(spec(life, "sh", "-c", FAMILY, watch.path), 1)
+    try:
+        await until(lambda: watch.held() and set(b"xyz") <= set(watch.seen))
+        yield ref
+    finally:
+        await link.aclose()
+        await sandbox.reap(ref)
+
+
+def keepers(ref: LifeRef, guard: bool = False) -> list[int]:
+    return processes.find(processes.keeper_of(Path(ref.run_dir) / "keeper", guard))
+
+
+async def test_a_life_is_private_to_its_user(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    ref, link = await sandbox.start(spec("one", "cat", secret=b"x"), 1)
+    life = Path(ref.run_dir)
+    for path, mode in (
+        (tmp_path / "lives", 0o700),
+        (life, 0o700),
+        (life / "home", 0o700),
+        (life / "keeper", 0o700),
+        (life / "token", 0o600),
+        (life / "home/secret", 0o600),
+    ):
+        assert path.stat().st_mode & 0o777 == mode, path
+    assert not (life / "keeper/spec.json").exists()
+    await link.shutdown()
+    await sandbox.reap(ref)
+
+
+async def test_reaping_needs_neither_the_socket_nor_the_token(tmp_path: Path, watch: Watch) -> None:
+    """The harness may have deleted both: they belong to its user."""
+    sandbox = LocalSandbox(tmp_path / "lives")
+    async with family(sandbox, watch) as ref:
+        (Path(ref.run_dir) / "keeper/ctl.sock").unlink()
+        (Path(ref.run_dir) / "token").unlink()
+        assert not await sandbox.alive(ref)
+        with pytest.raises(KeeperGone):
+            await sandbox.attach(ref, 2)
+        await sandbox.reap(ref)
+        assert not watch.held()
+        assert not keepers(ref)
+
+
+async def test_reaping_finds_what_lost_its_keeper_and_guard_at_once(tmp_path: Path, watch: Watch) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives", isolation="guard")
+    async with family(sandbox, watch) as ref:
+        both = keepers(ref, guard=True) + keepers(ref)
+        for pid in both:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in both:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not keepers(ref) and not keepers(ref, guard=True))
+        assert watch.held(), "this test needs a survivor"
+        await sandbox.reap(ref)
+        assert not watch.held()
+
+
+@pytest.mark.parametrize("isolation", ["auto", "guard"])
+async def test_reaping_kills_nobody_else(tmp_path: Path, watch: Watch, isolation: Isolation) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives", isolation)
+    other = Watch(tmp_path / "other", tmp_path / "other")
+    start, wait = subprocess.Popen[bytes], "import sys; sys.stdin.read()"
+    async with family(sandbox, watch) as ref, family(sandbox, other, "life-10") as neighbour:
+        run = str(Path(ref.run_dir) / "keeper")
+        lookalikes = [
+            start([sys.executable, "-c", wait, *argv], stdin=subprocess.PIPE, env=env)
+            for argv, env in (
+                ([run], {}),
+                (["-I", run, "more"], {}),
+                (["-I", run + "2"], {}),
+                ([], {processes.MARKER: "life-10"}),
+                ([], {processes.MARKER + "2": "life-1"}),
+                ([], {"OTHER": f"{processes.MARKER}=life-1"}),
+            )
+        ]
+        await sandbox.reap(ref)
+        assert not watch.held()
+        assert [one.poll() for one in lookalikes] == [None] * len(lookalikes)
+        assert other.held()
+        assert await sandbox.alive(neighbour)
+        for one in lookalikes:
+            one.communicate()
+    other.close()
+
+
+async def test_a_life_of_another_machine_is_not_declared_dead(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    ref = msgspec.structs.replace(sandbox.locate("one"), host="elsewhere/boot")
+    assert not await sandbox.alive(ref)
+    with pytest.raises(KeeperGone):
+        await sandbox.attach(ref, 2)
+    with pytest.raises(SandboxUnavailable, match="reap it there"):
+        await sandbox.reap(ref)
+
+
+async def test_a_life_of_an_earlier_boot_is_dead_and_tidied_up(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    ref = sandbox.locate("one")
+    before = msgspec.structs.replace(ref, host=ref.host.partition("/")[0] + "/earlier-boot")
+    left = Path(ref.run_dir) / "home" / "locked"
+    left.mkdir(parents=True)
+    (left / "file").write_bytes(b"x")
+    left.chmod(0)
+    assert not await sandbox.alive(before)
+    await sandbox.reap(before)
+    assert not await anyio.Path(ref.run_dir).exists()
+
+
+@pytest.mark.parametrize("life", ["", ".", "..", "a/b", "a\0b", "a\nb", "x" * 129, "ü"])
+async def test_a_life_id_that_is_no_directory_name_is_refused(tmp_path: Path, life: str) -> None:
+    with pytest.raises(BadInput):
+        LocalSandbox(tmp_path / "lives").locate(life)
+
+
+async def test_a_missing_working_directory_is_not_a_missing_harness(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    with pytest.raises(SandboxUnavailable, match="working directory"):
+        await sandbox.start(spec("one", "cat", cwd="/no/such/directory"), 1)
+    with pytest.raises(SandboxUnavailable, match="no such directory"):
+        await sandbox.exec(("true",), cwd=tmp_path / "missing", env={}, timeout=5)
+    assert not list((tmp_path / "lives").iterdir())
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, watch: Watch) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    ref = sandbox.locate("one")
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(sandbox.start, spec("one", "sh", "-c", FAMILY, watch.path), 1)
+            await until(lambda: Path(ref.run_dir).exists())
+            scope.cancel()
+    assert not watch.held()
+    assert not keepers(ref)
+    assert not await anyio.Path(ref.run_dir).exists()
+
+
+async def test_a_cancelled_command_is_killed_with_its_children(tmp_path: Path, watch: Watch) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+
+            async def command() -> None:
+                argv = ("sh", "-c", FAMILY, watch.path)
+                await sandbox.exec(argv, cwd=tmp_path, env={"PATH": PATH}, timeout=1000)
+
+            group.start_soon(command)
+            await until(lambda: watch.held() and set(b"xyz") <= set(watch.seen))
+            scope.cancel()
+    assert not watch.held()
