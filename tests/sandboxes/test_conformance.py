@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,6 @@ def kill_keeper(ref: LifeRef) -> None:
 @pytest.mark.parametrize("isolation", ["auto", "guard"])
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.id)
 async def test_the_local_sandbox_keeps(promise: Promise, isolation: Isolation, tmp_path: Path) -> None:
-    place = Place(tmp_path, kill_keeper=kill_keeper)
+    place = Place(tmp_path, python=sys.executable, kill_keeper=kill_keeper)
     result = await check_promise(promise, local(tmp_path, isolation), place)
     assert result.ok, result.detail

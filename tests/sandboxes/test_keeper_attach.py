@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import anyio
@@ -92,7 +93,7 @@ async def test_the_harness_cannot_attach_to_its_own_keeper(tmp_path: Path) -> No
     )
     hello = encode_line(v=PROTOCOL, token=TOKEN, op="attach", epoch=99).decode()
     run = tmp_path / "run"
-    async with life(run, "python3", "-c", code, str(run / "ctl.sock"), hello) as one:
+    async with life(run, sys.executable, "-c", code, str(run / "ctl.sock"), hello) as one:
         assert one.about["isolation"] != "guard", "without a namespace this cannot be refused"
         async with attached(one) as link:
             assert await everything(link) == b"b''\n"
@@ -146,7 +147,7 @@ async def test_dial_reaches_a_server_of_the_harness(tmp_path: Path) -> None:
         "d=b''\nwhile x:=c.recv(65536): d+=x\n"
         "c.sendall(b'%d '%len(d)+d[-3:])\nc.close()\n"
     )
-    async with life(tmp_path / "run", "python3", "-c", code) as one, attached(one) as link:
+    async with life(tmp_path / "run", sys.executable, "-c", code) as one, attached(one) as link:
         _, port = await said_by(link, b"\n")
         stream = await link.dial(int(port))
         await stream.send(b"x" * 5_000_000 + b"end")

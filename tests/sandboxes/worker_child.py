@@ -37,7 +37,7 @@ sys.stdin.read()
 
 async def main(root: str, life: str, watch: str) -> None:
     sandbox = LocalSandbox(Path(root))
-    argv = ("python3", "-c", HARNESS, "@PORT@", watch)
+    argv = (sys.executable, "-c", HARNESS, "@PORT@", watch)
     spec = LifeSpec(life, "session", argv, {"PATH": PATH}, "/", {}, "token")
     _, link = await sandbox.start(spec, 1)
     await link.write(b"one\n")

@@ -28,7 +28,7 @@ def test_what_was_split_joins_to_the_same_json(frame: dict[str, object], message
 
 
 def test_each_message_keeps_its_very_bytes() -> None:
-    odd = rb'{ "id":9007199254740993001, "h":"\ud83d\u0000",  "f":1.0 }'
+    odd = rb'{ "id":9007199254740993001, "h":"\u0000\ud83d\ude00",  "f":1.0 }'
     body = b'{"model":"x", "messages": [' + odd + b", 1 ]}"
     assert split(body, "messages")[1:] == [odd, b"1"]
     assert odd in join(split(body, "messages"), "messages")
@@ -41,9 +41,20 @@ def test_the_order_of_the_other_members_is_kept() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"3", b"{}", b'{"messages":3}', b'{"messages":null}', b"\xff", b"[" * 100_000],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b"{}",
+        b'{"messages":3}',
+        b'{"messages":null}',
+        b"\xff",
+        b"[" * 100_000,
+        rb'{"messages":["half an emoji \ud83d"]}',
+    ],
 )
-def test_what_has_no_such_list_is_one_part(body: bytes) -> None:
+def test_what_cannot_be_split_is_one_part_and_stays_exact(body: bytes) -> None:
     assert split(body, "messages") == [body]
     assert join([body], "messages") == body
 

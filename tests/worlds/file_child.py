@@ -11,11 +11,15 @@ import asyncio
 import hashlib
 import os
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 from harness_durable.errors import HarnessDurableError, StorageUnavailable
 from harness_durable.world import Owner, Record, RowUpdate
-from harness_durable_worlds.file import FileWorld, open_world
+from harness_durable_worlds.file import open_world
 
+T = TypeVar("T")
 BATCHES = 4
 RUNNING = RowUpdate("running", 1)
 
@@ -34,51 +38,37 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-async def claimed(world: FileWorld, owner: Owner) -> tuple[int, int]:
+async def insist(name: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Once more after each refusal, on the same World object, as the runtime does."""
     for _ in range(5):
         try:
-            claim = await world.claim_session(owner, "s")
-            say("claimed", claim.epoch, claim.head)
-            return claim.epoch, claim.head
+            return await attempt()
         except StorageUnavailable as error:
-            say("refused", "claim", error)
-    raise SystemExit(3)
-
-
-async def appended(world: FileWorld, number: int, head: int, epoch: int) -> int:
-    for _ in range(5):
-        try:
-            head = await world.append(
-                "s",
-                expected_head=head,
-                epoch=epoch,
-                records=batch(number),
-                blobs=blob(number),
-                row=RUNNING,
-            )
-            say("acked", number, head)
-            return head
-        except StorageUnavailable as error:
-            say("refused", number, "unclear" if error.unclear else "clear")
+            say("refused", name, "unclear" if error.unclear else "clear")
     raise SystemExit(3)
 
 
 async def main(folder: str, mode: str) -> None:
-    world = await open_world(f"file:{folder}", "a")
-    owner = Owner("00000000-child", "host", os.getpid())
-    await world.register(owner, 60.0 if mode != "short" else 0.05)
+    world = await insist("open", lambda: open_world(f"file:{folder}", "a"))
+    owner = Owner(f"{os.getpid()}-child", "host", os.getpid())
+    await insist("register", lambda: world.register(owner, 60.0 if mode != "short" else 0.05))
     if mode == "new":
-        await world.create("s", [Record("c", "check.begun", 1, b"begun")], RUNNING)
+        first = [Record("c", "check.begun", 1, b"begun")]
+        await insist("create", lambda: world.create("s", first, RUNNING))
         say("created")
-    epoch, head = await claimed(world, owner)
+    claim = await insist("claim", lambda: world.claim_session(owner, "s"))
+    say("claimed", claim.epoch, claim.head)
+    head = claim.head
     for number in range(BATCHES):
         if mode == "step":
             sys.stdin.readline()
+        append = partial(world.append, expected_head=head, epoch=claim.epoch, records=batch(number))
         try:
-            head = await appended(world, number, head, epoch)
+            head = await insist(str(number), lambda: append("s", blobs=blob(number), row=RUNNING))  # noqa: B023
         except HarnessDurableError as error:
             say("ended", type(error).__name__, error)
             break
+        say("acked", number, head)
     await world.aclose()
 
 

@@ -49,7 +49,7 @@ def bare_log(folder: Path, session: str = "s") -> Log:
 def start(folder: Path, mode: str, *strace: str) -> subprocess.Popen[str]:
     """The scripted child, below strace if options for it are given."""
     python = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    trace = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(folder) + ".trace", *strace] if strace else []
+    trace = ["strace", "-f", "-qq", "-o", str(folder) + ".trace", *strace] if strace else []
     return subprocess.Popen(
         [*trace, *CHILD, str(folder), mode],
         stdin=subprocess.PIPE,

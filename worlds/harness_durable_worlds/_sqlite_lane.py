@@ -7,6 +7,7 @@ nobody, because the task that waited was cancelled. ``Job.lost`` is for those wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -166,7 +167,19 @@ class Lane:
 
     def _rounds(self) -> None:
         while (jobs := self._jobs.get()) is not None:
-            self._round(jobs)
+            self._answered(jobs, self._round)
+
+    def _answered(self, jobs: list[AnyJob], work: Callable[[list[AnyJob]], None]) -> None:
+        """Work on the jobs and answer each, whatever happens: nobody may wait for ever for a thread."""
+        try:
+            work(jobs)
+        except Exception as error:
+            self._drop()
+            for job in jobs:
+                job.fail(error)
+        for job in jobs:
+            job.translate(self._path)
+        self._tell(lambda: _answer_all(jobs))
 
     def _round(self, jobs: list[AnyJob]) -> None:
         """All of them in one transaction: of one moment, and each page is fetched once."""
@@ -180,7 +193,6 @@ class Lane:
                 job.fail(error)
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute("rollback")
-        self._answer(jobs)
 
     def _begun(self) -> Db:
         if self._connection is None or not self._connection.in_transaction:
@@ -204,17 +216,13 @@ class Lane:
         return self._connection
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close(True)
-            self._connection = None
-
-    def _answer(self, jobs: Sequence[AnyJob]) -> None:
-        for job in jobs:
-            job.translate(self._path)
-        self._tell(lambda: _answer_all(jobs))
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):  # it is given up, whatever it still has to say
+                connection.close(True)
 
     def _tell(self, call: Callable[[], object]) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody is left to be told
             self._loop.call_soon_threadsafe(call)
 
 

@@ -92,15 +92,18 @@ class Watcher(Lane):
 
     def _rounds(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
-            if not self._news.sessions and not self._news.due_waiters:
+            if not self._needed():
                 self._interest.clear()
-                if not self._news.sessions and not self._news.due_waiters:
+                if not self._needed() and not self._stop.is_set():
                     self._interest.wait()
                 continue
             try:
                 self._look(self._ready())
             except (apsw.Error, HarnessDurableError):
                 self._drop()  # those who wait look for themselves now and then, and get the error
+
+    def _needed(self) -> bool:
+        return bool(self._news.sessions) or bool(self._news.due_waiters)
 
     def _drop(self) -> None:
         super()._drop()

@@ -93,7 +93,7 @@ class Writer(Lane):
             else:
                 stop = True
             if group or self._chores:
-                self._group(group)
+                self._answered(group, self._group)
                 self._housekeeping(idle=False)
 
     def _patience(self) -> float | None:
@@ -124,7 +124,6 @@ class Writer(Lane):
             else:
                 self._doubt = False
                 del self._chores[: len(chores)]
-        self._answer(jobs)
 
     def _one(self, connection: Db, job: AnyJob) -> None:
         connection.execute("savepoint job")

@@ -1,7 +1,7 @@
 """The exact barrier: the harness asks before it runs a tool, and tells what became of it.
 
-Nothing runs unless the answer says "allow"; the log has the release before the answer goes out, and the outcome
-before the harness may go on. Custom tools are let pass: the tool host is their barrier."""
+Nothing runs unless the answer says "allow"; the log has the release before the answer goes out, and the
+outcome before the harness may go on. Custom tools are let pass: the tool host is their barrier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness_durable.state import ToolCall
 
 from .naming import is_custom
 from .results import render
-from .shapes import Json, decode, encode, mapping, word
+from .shapes import Json, encode, mapping, value, word
 
 READS = frozenset({"Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite"})
 """Built-in tools that change nothing but the harness itself."""
@@ -64,7 +64,7 @@ async def _close(ctx: LifeContext, call: str, verdict: Verdict) -> None:
 async def _after(ctx: LifeContext, call: str, tool: str, response: object) -> Json:
     known = ctx.journal.state.tool_calls.get(call)
     if known is not None and _supplied(ctx, known) and known.detail is not None:
-        detail = decode(await ctx.journal.reader.content(known.detail))
+        detail = value(await ctx.journal.reader.content(known.detail))
         return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": detail}}
     if not is_custom(tool):
         await ctx.journal.tool_finished(

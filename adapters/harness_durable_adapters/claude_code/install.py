@@ -1,13 +1,15 @@
 """Which Claude Code binaries we know, where they come from, and how the one to use is found.
 
-The binary is its maker's, under the maker's terms: it is fetched by the user's own pip or npm and never shipped
-with us."""
+The binary is its maker's, under the maker's terms: it is fetched by the user's own pip or npm and never
+shipped with us."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+
+import anyio.to_thread
 
 from harness_durable import harnesses
 from harness_durable.adapter import Harness
@@ -61,7 +63,7 @@ async def find(version: str | None = None) -> Harness:
     """The binary to use: the one that the environment names, else the managed one."""
     given = os.environ.get(BINARY)
     if given:
-        return await _given(Path(given), version)
+        return await anyio.to_thread.run_sync(_given, Path(given), version)
     source = SOURCES.get(version or DEFAULT)
     if source is None:
         raise _unsupported(version or "")
@@ -78,7 +80,7 @@ def is_supported(version: str) -> bool:
     return version in SUPPORTED
 
 
-async def _given(path: Path, version: str | None) -> Harness:
+def _given(path: Path, version: str | None) -> Harness:
     if not path.is_file():
         raise HarnessMissing(f"{BINARY} names {path}, which is no file; correct or unset it")
     if not os.access(path, os.X_OK):
@@ -86,7 +88,7 @@ async def _given(path: Path, version: str | None) -> Harness:
     status = path.stat()
     key = (str(path), status.st_size, status.st_mtime_ns)
     if key not in _known:
-        _known[key] = await harnesses.reported_version(path)
+        _known[key] = harnesses.reported_version(path)
     found = _known[key]
     if not _VERSION.fullmatch(found):
         raise HarnessMissing(f"{BINARY} names {path}, which does not report a Claude Code version: {found!r}")

@@ -65,9 +65,7 @@ def launch(ctx: LifeContext, mode: Mode, transcript: bytes) -> Launch:
 
 def initialize(ctx: LifeContext) -> Json:
     """The request that registers our hooks and our MCP server."""
-    hooks = {
-        name: [{"matcher": None, "hookCallbackIds": [name], "timeout": _HOOK_TIMEOUT}] for name in HOOKS
-    }
+    hooks = {name: [{"matcher": None, "hookCallbackIds": [name], "timeout": _HOOK_TIMEOUT}] for name in HOOKS}
     servers = [SERVER] if ctx.tools.tools else []
     return {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": servers}
 
@@ -95,7 +93,9 @@ def _environment(ctx: LifeContext, mode: Mode) -> dict[str, str]:
     config = f"{ctx.home}/{_CONFIG}"
     env = {
         **_QUIET,
-        "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *_PATH.split(":")])).strip(":"),
+        "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *_PATH.split(":")])).strip(
+            ":"
+        ),
         "HOME": ctx.home,
         "LANG": "C.UTF-8",
         "TERM": "dumb",

@@ -18,7 +18,7 @@ from . import response as responses
 from .launch import launch
 from .naming import is_custom, main_file, message_uuid
 from .rebuild import Answer, Case, Rebuilt, Response, content_for, file_of, missing, rebuild, same_start
-from .shapes import decode, text_of
+from .shapes import text_of, value
 from .transcript import Finding, Line, parse
 
 log = logging.getLogger("harness_durable.claude_code")
@@ -45,7 +45,9 @@ def _reason(rebuilt: Rebuilt, findings: Sequence[Finding]) -> str:
     parts += [f"response {name} is given again" for name in rebuilt.cut]
     for trouble, count in Counter(finding.trouble for finding in findings).items():
         first = next(finding for finding in findings if finding.trouble == trouble)
-        parts.append(f"{count} {trouble} (first: line {first.line}, byte {first.offset}, {first.length} bytes)")
+        parts.append(
+            f"{count} {trouble} (first: line {first.line}, byte {first.offset}, {first.length} bytes)"
+        )
     reason = "; ".join(parts) or "notes of an earlier recovery left out"
     log.info("transcript rebuilt: %s", reason)
     return reason
@@ -58,7 +60,9 @@ async def _case(ctx: LifeContext, lines: Sequence[Line]) -> Case:
     if turn is not None:
         number = message_uuid(state.native_id, turn.id)
         there = any(line.delivered == number for line in lines)
-        text = "" if there or turn.id not in state.messages else await reader.text(state.messages[turn.id].text)
+        text = (
+            "" if there or turn.id not in state.messages else await reader.text(state.messages[turn.id].text)
+        )
         prompt = (number, text)
     asking = [call for call in state.model_calls.values() if _asks(call)]
     return Case(
@@ -83,7 +87,9 @@ async def _response(ctx: LifeContext, call: ModelCall, lines: Sequence[Line]) ->
         call.response_id,
         call.tool_calls,
         open=any(tool.open for tool in tools),
-        began=any(tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools),
+        began=any(
+            tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools
+        ),
     )
     if response.began and call.body is not None and missing(lines, response):
         body = await ctx.journal.reader.content(call.body)
@@ -105,7 +111,7 @@ async def _answers(ctx: LifeContext, lines: Sequence[Line]) -> dict[str, Answer]
         for call in ctx.journal.state.tool_calls.values()
         if call.agent is None and not call.open and call.id not in shown
     ]
-    exact = await _exact(ctx) if wanted else {}
+    exact: Mapping[str, Mapping[str, object]] = await _exact(ctx) if wanted else {}
     return {call.id: await _answer(ctx, call, exact) for call in wanted}
 
 
@@ -122,7 +128,7 @@ async def _exact(ctx: LifeContext) -> Mapping[str, Mapping[str, object]]:
 async def _answer(ctx: LifeContext, call: ToolCall, exact: Mapping[str, Mapping[str, object]]) -> Answer:
     reader = ctx.journal.reader
     text = await reader.text(call.result) if call.result is not None else told(call)
-    detail = (decode(await reader.content(call.detail)) if call.detail is not None else None) or text
+    detail = (value(await reader.content(call.detail)) if call.detail is not None else None) or text
     seen = exact.get(call.id)
     if seen is not None:
         return Answer(seen.get("content"), bool(seen.get("is_error")), detail)

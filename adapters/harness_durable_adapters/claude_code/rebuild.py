@@ -146,7 +146,9 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
 
 def _same(block: Json, line: Line) -> bool:
     kind = block.get("type")
-    return any(other.get("type") == kind and other.get(str(kind)) == block.get(str(kind)) for other in line.blocks)
+    return any(
+        other.get("type") == kind and other.get(str(kind)) == block.get(str(kind)) for other in line.blocks
+    )
 
 
 def _answered(lines: list[Line], calls: Sequence[str], case: Case, made_up: list[str]) -> list[Line]:
@@ -206,10 +208,13 @@ def _without_end(lines: list[Line]) -> list[Line]:
 def _closed(lines: list[Line], case: Case) -> list[Line]:
     """A settled turn must not look interrupted, or the harness would put words into it."""
     last = tail(lines)
-    if last is None or last.kind == "assistant" or text_of(last.message.get("content")).startswith("[Request"):
+    if (
+        last is None
+        or last.kind == "assistant"
+        or text_of(last.message.get("content")).startswith("[Request")
+    ):
         return lines
-    text = [{"type": "text", "text": INTERRUPTED}]
-    message = {"role": "user", "content": text}
+    message: Json = {"role": "user", "content": [{"type": "text", "text": INTERRUPTED}]}
     return [*lines, _user(lines, line_uuid(case.native, f"closed/{last.uuid}"), message, case)]
 
 
@@ -222,7 +227,7 @@ def _last_uuid(lines: Sequence[Line]) -> str | None:
 
 def _common(lines: Sequence[Line], uuid: str, parent: str | None, case: Case) -> Json:
     """What every line has, in the words of the line before it."""
-    before = next((line.value for line in reversed(lines) if line.uuid), {})
+    before: Json = next((line.value for line in reversed(lines) if line.uuid), {})
     return {
         "parentUuid": parent,
         "isSidechain": False,
@@ -296,4 +301,3 @@ def content_for(text: str, *, custom: bool) -> object:
 def file_of(lines: Sequence[Line]) -> bytes:
     """The file's content."""
     return b"".join(line.raw + b"\n" for line in lines)
-

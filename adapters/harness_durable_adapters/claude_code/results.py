@@ -37,7 +37,11 @@ def _whole(response: object) -> str:
 def _numbered(file: Json) -> str:
     content, start = word(file.get("content")), file.get("startLine")
     first = start if isinstance(start, int) else 1
-    return "\n".join(f"{first + place}\t{line}" for place, line in enumerate(content.split("\n"))) if content else ""
+    return (
+        "\n".join(f"{first + place}\t{line}" for place, line in enumerate(content.split("\n")))
+        if content
+        else ""
+    )
 
 
 def _written(tool: str, form: Json) -> str:

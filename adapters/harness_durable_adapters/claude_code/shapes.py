@@ -11,38 +11,43 @@ from typing import cast
 Json = dict[str, object]
 
 
-def decode(line: bytes) -> Json | None:
-    """The object in a line, or ``None`` for whatever else it holds."""
+def value(raw: bytes) -> object:
+    """Any JSON value; ``None`` for what is none."""
     try:
-        value: object = json.loads(line)
+        return cast(object, json.loads(raw))
     except (ValueError, RecursionError):
         return None
-    return cast(Json, value) if isinstance(value, dict) else None
 
 
-def encode(value: object) -> bytes:
+def decode(line: bytes) -> Json | None:
+    """The object in a line, or ``None`` for whatever else it holds."""
+    found = value(line)
+    return cast(Json, found) if isinstance(found, dict) else None
+
+
+def encode(item: object) -> bytes:
     """One line without its end."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
     try:
         return text.encode()
     except UnicodeEncodeError:  # half a surrogate pair: only an escape can carry it
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(item, separators=(",", ":")).encode()
 
 
-def mapping(value: object) -> Json:
+def mapping(item: object) -> Json:
     """The object that it should be, else an empty one."""
-    return cast(Json, value) if isinstance(value, dict) else {}
+    return cast(Json, item) if isinstance(item, dict) else {}
 
 
-def objects(value: object) -> list[Json]:
+def objects(item: object) -> list[Json]:
     """The objects within the list that it should be."""
-    found = cast(list[object], value) if isinstance(value, list) else []
-    return [cast(Json, item) for item in found if isinstance(item, dict)]
+    found = cast(list[object], item) if isinstance(item, list) else []
+    return [cast(Json, one) for one in found if isinstance(one, dict)]
 
 
-def word(value: object) -> str:
+def word(item: object) -> str:
     """The string that it should be, else an empty one."""
-    return value if isinstance(value, str) else ""
+    return item if isinstance(item, str) else ""
 
 
 def text_of(content: object) -> str:

@@ -1,0 +1,244 @@
+"""Driving a life: one reader of the harness's output, and a task for everything that may take time.
+
+Works the same on a fresh life and on one that another worker began: what was said already is on record at
+the keeper, what came of it is in the log. So the output is always read from its start; what the log has from it is
+passed over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness_durable import clock
+from harness_durable.adapter import LifeContext, TurnEnd
+from harness_durable.errors import HarnessDied, HarnessDurableError, HarnessStuck
+from harness_durable.sandbox import Link
+from harness_durable.tools.mcp import McpEndpoint
+
+from . import frames
+from .delivery import Delivery
+from .gate import hook
+from .launch import INITIALIZE, initialize
+from .mirror import mirror
+from .naming import SERVER
+from .outcome import turn_end
+from .shapes import Json, decode, mapping, word
+from .stopping import close_calls, wants_stop
+
+log = logging.getLogger("harness_durable.claude_code")
+
+START_SECONDS = 120.0
+"""Until the harness has answered our first request. Half a second is usual; a loaded machine takes longer."""
+SILENCE_SECONDS = 600.0
+"""Without a frame, a model call or a running tool. Long, since it costs a life to be wrong."""
+STOP_SECONDS = 15.0
+"""Until an interrupted harness must have ended its turn."""
+_BACKLOG_SECONDS = 0.05
+
+
+async def drive(ctx: LifeContext, link: Link) -> TurnEnd:
+    """Speak with the harness until the turn is settled. See ``Adapter.drive``."""
+    return await Conversation(ctx, link).run()
+
+
+class Conversation:
+    """One life, as long as this worker drives it."""
+
+    def __init__(self, ctx: LifeContext, link: Link) -> None:
+        self.ctx, self.link = ctx, link
+        self._mcp = McpEndpoint(ctx.tools, SERVER, "1")
+        self._said = frames.Said(frozenset(), frozenset(), frozenset())
+        self._serving: dict[str, anyio.CancelScope] = {}
+        self._heard = clock.monotonic()
+        self._initialized = anyio.Event()
+        self._end: TurnEnd | None = None
+        self._trouble: BaseException | None = None
+        self._unreadable = 0
+
+    async def run(self) -> TurnEnd:
+        said = await self.link.said()
+        self._said = frames.read_said(said)
+        self._delivery = await Delivery.begin(self.ctx, self.link, self._said)
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            for work in (self._speak, self._deliver, self._stop, self._watch):
+                self._start(tasks, work)
+            await self._guarded(self._read if not said else self._catch_up)
+            tasks.cancel_scope.cancel()
+        if self._trouble is not None:
+            raise self._trouble
+        return cast(TurnEnd, self._end)
+
+    def _start(self, tasks: TaskGroup, work: Callable[[], Awaitable[object]]) -> None:
+        tasks.start_soon(self._guarded, work)
+
+    async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
+        """The first trouble ends everything, and is raised as itself and not as a group."""
+        try:
+            await work()
+        except HarnessDurableError as trouble:
+            self._trouble = self._trouble or trouble
+            self._tasks.cancel_scope.cancel()
+
+    # ----------------------------------------------------------------------------------- reading
+
+    async def _catch_up(self) -> None:
+        """After a takeover: first read all that there is, since a request may have been taken back later
+        than it was made, and must not be answered then."""
+        lines, backlog, offset = frames.Lines(), list[tuple[int, bytes]](), 0
+        quiet = False
+        while not quiet:
+            quiet = True
+            with anyio.move_on_after(_BACKLOG_SECONDS):
+                async for end, chunk in self.link.output(offset):
+                    backlog += lines.feed(chunk)
+                    offset, quiet = end, False
+                break
+        requests: list[Json] = []
+        for end, line in backlog:
+            await self._take(line, end, requests)
+            if self._end is not None:
+                return
+        for request in requests:
+            self._serve(request)
+        await self._read(lines, offset)
+
+    async def _read(self, lines: frames.Lines | None = None, offset: int = 0) -> None:
+        lines = lines or frames.Lines()
+        async for _, chunk in self.link.output(offset):
+            for end, line in lines.feed(chunk):
+                await self._take(line, end, None)
+                if self._end is not None:
+                    return
+        code = self.link.exit.code if self.link.exit is not None else None
+        tail = (await self.link.errors()).decode("utf-8", "replace").strip()
+        raise HarnessDied(code, tail)
+
+    async def _take(self, line: bytes, end: int, later: list[Json] | None) -> None:
+        """One frame. ``later`` collects requests that must not be served yet."""
+        frame = decode(line)
+        if frame is None:
+            if line.strip():
+                self._unreadable += 1
+                log.warning("life %s: unreadable output ending at byte %d", self.ctx.life, end)
+            return
+        self._heard = clock.monotonic()
+        match frame.get("type"):
+            case "transcript_mirror":
+                await self._delivery.arrived(await mirror(self.ctx, frame, end))
+            case "user":
+                await self._delivery.arrived([word(frame.get("uuid"))] if frame.get("isReplay") else [])
+            case "assistant":
+                self._delivery.moving()
+            case "control_request":
+                if word(frame.get("request_id")) in self._said.answered:
+                    return
+                if later is not None:
+                    later.append(frame)
+                else:
+                    self._serve(frame)
+            case "control_cancel_request":
+                self._taken_back(word(frame.get("request_id")), later)
+            case "control_response":
+                self._answered(mapping(frame.get("response")))
+            case "result":
+                await self._result(frame)
+            case _:
+                return
+
+    async def _result(self, frame: Json) -> None:
+        if self._delivery.outstanding():
+            return  # the harness goes on with a message that it has not begun yet
+        turn = self.ctx.journal.state.turns[self.ctx.turn]
+        end = turn_end(frame, turn.stop_by)
+        if end.kind == "cancelled":
+            await close_calls(self.ctx)
+        self._end = end
+
+    def _answered(self, response: Json) -> None:
+        if response.get("request_id") != INITIALIZE:
+            return
+        if response.get("subtype") == "error":
+            raise HarnessStuck(
+                f"the harness refused to initialize: {word(response.get('error'))}; its version may not fit"
+            )
+        self._initialized.set()
+        self.ctx.ready.set()
+
+    # ----------------------------------------------------------------------------------- serving
+
+    def _serve(self, frame: Json) -> None:
+        number = word(frame.get("request_id"))
+        scope = self._serving[number] = anyio.CancelScope()
+
+        async def serve() -> None:
+            try:
+                with scope:
+                    await self.link.write(await self._reply(number, mapping(frame.get("request"))))
+            finally:
+                self._serving.pop(number, None)
+                self._heard = clock.monotonic()
+
+        self._start(self._tasks, serve)
+
+    def _taken_back(self, number: str, later: list[Json] | None) -> None:
+        if later is not None:
+            later[:] = [frame for frame in later if frame.get("request_id") != number]
+        scope = self._serving.get(number)
+        if scope is not None:
+            scope.cancel()
+
+    async def _reply(self, number: str, request: Json) -> bytes:
+        match request.get("subtype"):
+            case "hook_callback":
+                name = word(request.get("callback_id"))
+                return frames.answer(number, await hook(self.ctx, name, mapping(request.get("input"))))
+            case "mcp_message":
+                reply = await self._mcp.handle(mapping(request.get("message")))
+                return frames.answer(number, {"mcp_response": reply or {"jsonrpc": "2.0", "result": {}}})
+            case other:
+                return frames.refusal(number, f"{other} is not supported here")
+
+    # ---------------------------------------------------------------------------------- speaking
+
+    async def _speak(self) -> None:
+        """What the harness has to hear before anything else."""
+        if INITIALIZE not in self._said.asked:
+            await self.link.write(frames.request(INITIALIZE, initialize(self.ctx)))
+
+    async def _deliver(self) -> None:
+        await self._initialized.wait()
+        await self._delivery.run()
+
+    async def _stop(self) -> None:
+        """Interrupt when somebody asks for a stop; a harness that does not heed it is given up."""
+        await wants_stop(self.ctx)
+        await self._initialized.wait()
+        await self._delivery.begun()
+        await self.link.write(
+            frames.request(f"durable-stop-{self.link.stdin_offset}", {"subtype": "interrupt"})
+        )
+        await clock.sleep(STOP_SECONDS)
+        raise HarnessStuck(f"the harness did not stop within {STOP_SECONDS:.0f} s of being asked")
+
+    async def _watch(self) -> None:
+        with anyio.move_on_after(START_SECONDS):
+            await self._initialized.wait()
+        if not self._initialized.is_set():
+            raise HarnessStuck(f"the harness did not answer within {START_SECONDS:.0f} s of its start")
+        while True:
+            await clock.sleep(5.0)
+            if not self._busy() and clock.monotonic() - self._heard > SILENCE_SECONDS:
+                raise HarnessStuck(f"nothing from the harness in {SILENCE_SECONDS:.0f} s, and nothing runs")
+
+    def _busy(self) -> bool:
+        """Something is under way that may be silent for long."""
+        state = self.ctx.journal.state
+        turn = state.turns[self.ctx.turn]
+        models = any(state.model_calls[call].status == "requested" for call in turn.model_calls)
+        tools = any(call.open and call.released_in == self.ctx.life for call in state.calls(turn))
+        return bool(self._serving) or models or tools

@@ -1,0 +1,66 @@
+"""The mirror: every line that the harness writes into its transcript goes into the log, with the outcomes and
+deliveries that it tells of."""
+
+from __future__ import annotations
+
+from harness_durable.adapter import LifeContext
+from harness_durable.journal.calls import close, finish
+from harness_durable.journal.writer import Decision
+
+from .naming import file_name, main_file
+from .shapes import Json, encode, objects, text_of, word
+from .transcript import Line
+
+_FALSE = "The user doesn't want to"
+
+
+async def mirror(ctx: LifeContext, frame: Json, offset: int) -> list[str]:
+    """Take a ``transcript_mirror`` frame. ``offset``: where the output stands after it. Returns the uuids of
+    the user's messages that it shows to be delivered. A frame that the log has already changes nothing."""
+    native = ctx.journal.state.native_id
+    lines = [Line(encode(entry), entry) for entry in objects(frame.get("entries"))]
+    by_file: dict[str, list[Line]] = {}
+    for line in lines:
+        by_file.setdefault(_file(line, word(frame.get("filePath")), native), []).append(line)
+    if offset > ctx.journal.state.offsets.get(ctx.life, 0):
+        parts = list(by_file.items())
+        for place, (file, part) in enumerate(parts):
+            # Only the last part carries the offset: a worker that dies in between reads all of them again.
+            end = offset if place == len(parts) - 1 else 0
+            raw = [line.raw for line in part]
+            await ctx.journal.transcript_appended(
+                file, ctx.life, raw, offset=end, tool_outcomes=_outcomes(ctx, part)
+            )
+    return [line.delivered for line in lines if line.delivered]
+
+
+def _file(line: Line, path: str, native: str) -> str:
+    """A line belongs to the session that it names, whatever file the harness put it into."""
+    session = word(line.value.get("sessionId"))
+    return main_file(session) if session and session != native else file_name(path, native)
+
+
+def _outcomes(ctx: LifeContext, lines: list[Line]) -> Decision:
+    """Outcomes that no hook told us: of calls that the harness refused before it asked us, mostly."""
+    decision = Decision()
+    state = ctx.journal.state
+    for line in lines:
+        for result in line.results:
+            call = state.tool_calls.get(word(result.get("tool_use_id")))
+            text = text_of(result.get("content"))
+            if call is None or not call.open or text.startswith(_FALSE):
+                continue
+            if call.released_in is None:
+                close(state, decision, call.id, "not_started", text)
+            else:
+                detail = encode(line.value["toolUseResult"]) if "toolUseResult" in line.value else None
+                finish(
+                    state,
+                    decision,
+                    call.id,
+                    ok=result.get("is_error") is not True,
+                    result=text.encode("utf-8", "backslashreplace"),
+                    source="transcript",
+                    detail=detail,
+                )
+    return decision

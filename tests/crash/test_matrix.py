@@ -1,0 +1,98 @@
+"""Every crash point on every World, each with a death. ``HARNESS_DURABLE_CRASH=full``: each with every death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness_durable.crashpoints import DEATHS, POINTS
+from tests.crash.invariants import examine
+from tests.crash.scene import MESSAGE, SESSION, Scene, wait_for
+
+WORLDS = ("sqlite", "file")
+CLIENT_POINTS = ("steer.accepted",)
+RECOVERY_POINTS = tuple(point for point in POINTS if point.startswith("recovery."))
+WITHOUT_A_CALL = ("permission.asked",)
+TURN_POINTS = tuple(
+    point for point in POINTS if point not in (*CLIENT_POINTS, *RECOVERY_POINTS, *WITHOUT_A_CALL)
+)
+
+
+def deaths(point: str, world: str) -> tuple[str, ...]:
+    """All of them, or in a short run one, so that the points of a World take turns."""
+    if os.environ.get("HARNESS_DURABLE_CRASH") == "full":
+        return DEATHS
+    return (DEATHS[(POINTS.index(point) + WORLDS.index(world)) % len(DEATHS)],)  # type: ignore[arg-type]
+
+
+CASES = [
+    pytest.param(world, point, death, id=f"{world}-{point}-{death}")
+    for world in WORLDS
+    for point in (*TURN_POINTS, *RECOVERY_POINTS)
+    for death in deaths(point, world)
+]
+
+
+@pytest.mark.parametrize(("world", "point", "death"), CASES)
+async def test_a_turn_survives(tmp_path: Path, world: str, point: str, death: str) -> None:
+    with Scene(tmp_path, world) as scene:
+        crash = {"HARNESS_DURABLE_CRASH_AT": point, "HARNESS_DURABLE_CRASH_DEATH": death}
+        if point in RECOVERY_POINTS:
+            first = {"HARNESS_DURABLE_CRASH_AT": "tool.released", "HARNESS_DURABLE_CRASH_DEATH": "harness"}
+            assert scene.worker(**first).wait(timeout=120) == -signal.SIGKILL, scene.tail()
+        if point == "lease.renewing":
+            crash["HARNESS_DURABLE_LEASE_SECONDS"] = "1"
+        assert scene.worker(**crash).wait(timeout=120) == -signal.SIGKILL, scene.tail()
+        assert scene.finish() == 0, scene.tail()
+        report = await examine(scene)
+        assert report.violations == [], scene.tail()
+        assert report.status == "completed"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_worker_that_was_stopped_past_its_lease_is_fenced(tmp_path: Path, world: str) -> None:
+    with Scene(tmp_path, world) as scene:
+        sleeper = scene.worker(HARNESS_DURABLE_LEASE_SECONDS="1")
+        wait_for(lambda: scene.effects.exists(), "the first effect")
+        sleeper.send_signal(signal.SIGSTOP)
+        try:
+            assert scene.finish() == 0, scene.tail()
+        finally:
+            sleeper.send_signal(signal.SIGCONT)
+        # The sleeper finds that the turn was settled without it, says the same answer, and leaves in peace.
+        assert sleeper.wait(timeout=60) == 0, scene.tail()
+        report = await examine(scene)
+        assert report.violations == [], scene.tail()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_running_command_survives_its_worker(tmp_path: Path, world: str) -> None:
+    with Scene(tmp_path, world) as scene:
+        crash = {"HARNESS_DURABLE_CRASH_AT": "tool.completed:1", "HARNESS_DURABLE_CRASH_DEATH": "worker"}
+        worker = scene.worker(**crash)
+        wait_for(lambda: bool(scene.keepers()), "the keeper")
+        assert worker.wait(timeout=120) == -signal.SIGKILL
+        before = scene.keepers()
+        assert before, "the keeper must outlive its worker"
+        assert scene.finish() == 0, scene.tail()
+        report = await examine(scene)
+        assert (report.violations, report.lives) == ([], 1), scene.tail()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_steer_is_durable_before_it_is_answered(tmp_path: Path, world: str) -> None:
+    with Scene(tmp_path, world) as scene:
+        worker = scene.worker()
+        wait_for(lambda: scene.effects.exists(), "the first effect")
+        command = [sys.executable, "-m", "harness_durable.cli.main", "steer", SESSION, "one more thing"]
+        crash = {"HARNESS_DURABLE_CRASH_AT": "steer.accepted", "HARNESS_DURABLE_WORLD": scene.world}
+        assert subprocess.run([*command], env={**os.environ, **crash}).returncode == -signal.SIGKILL
+        assert worker.wait(timeout=120) == 0, scene.tail()
+        report = await examine(scene)
+        assert [line for line in report.violations if not line.startswith("I2")] == [], scene.tail()
+    assert MESSAGE
