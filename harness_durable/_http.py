@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import logging
 import ssl
 
 import httpx
 from httpx import AsyncClient, HTTPError, InvalidURL, Limits, Response, Timeout
 
 __all__ = ("AsyncClient", "HTTPError", "InvalidURL", "Limits", "Response", "Timeout", "client")
+
+for _name in ("httpx", "httpcore"):
+    # What they say at lower levels holds URLs and headers, and so what a provider echoes of a key.
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 def client(*, connect_s: float = 30.0) -> AsyncClient:

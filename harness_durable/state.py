@@ -206,6 +206,11 @@ class Session(msgspec.Struct):
         return [m for m in self.messages.values() if m.kind == "message" and m.status == "queued"]
 
     @property
+    def has_work(self) -> bool:
+        """Somebody has to look at it: a turn is open, a message waits, or a life was left behind."""
+        return self.turn is not None or bool(self.queued) or self.life is not None
+
+    @property
     def status(self) -> SessionStatus:
         """One word for lists."""
         if self.closed:

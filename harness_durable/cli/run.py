@@ -60,7 +60,9 @@ async def show_turn(durable: Durable, session: str, turn: str, *, quiet: bool) -
 
     if not quiet:
         await follow_turn(durable, session, turn)
-    return await durable.turn(session, turn).result()
+    result = await durable.turn(session, turn).result()
+    await durable.until_idle(session)
+    return result
 
 
 def finish(session: str, result: TurnResult, as_json: bool) -> None:

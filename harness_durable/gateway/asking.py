@@ -66,7 +66,8 @@ class Asker:
         """The whole of it; ``began`` hears the call's id once the intent is durable.
 
         Raises only what the journal raises: then nothing may go to the harness."""
-        body = self.wire.prepare(incoming.body)
+        packed = "content-encoding" in incoming.named
+        body = incoming.body if packed else self.wire.prepare(incoming.body)
         call = await self.journal.model_requested(
             key=key,
             life=self.life,

@@ -79,6 +79,12 @@ class Gateway:
         replay in this life. Called by the adapter; needed only after an attach."""
         self._held.add(response)
 
+    async def drained(self) -> None:
+        """Return when no model call is under way, while ``serve`` runs. For the driver, after the harness has
+        died: what is paid for is then in the log before the next life asks again."""
+        for flight in list(self._flights.values()):
+            await flight.settled.wait()
+
     async def serve(self, requests: AsyncIterator[Request]) -> None:
         """Answer until ``requests`` ends, then until what is under way is recorded.
 
@@ -144,8 +150,9 @@ class Gateway:
             target = f"/{rest}" if slash else f"/{question}{query}"
             return Incoming(incoming.method, target, incoming.headers, incoming.body)
         named = incoming.named
-        bearer = named.get("authorization", "").removeprefix("Bearer ")
-        presented = self._is_token(named.get("x-api-key", "")) or self._is_token(bearer)
+        scheme, _, bearer = named.get("authorization", "").partition(" ")
+        presented = self._is_token(named.get("x-api-key", ""))
+        presented = presented or (scheme.lower() == "bearer" and self._is_token(bearer))
         return incoming if presented and self._upstream.auth == "key" else None
 
     def _is_token(self, presented: str) -> bool:

@@ -82,7 +82,7 @@ class Upstream(msgspec.Struct, frozen=True):
     def scrub(self, said: bytes) -> bytes:
         """What was said without any secret of ours, should somebody have echoed it."""
         values = (value for name, value in self.headers.items() if _SECRET_NAME.search(name))
-        for secret in (self.key, *values):
+        for secret in (self.key, urlsplit(self.base_url).password, *values):
             if secret:
                 said = said.replace(secret.encode(), b"***")
         return said

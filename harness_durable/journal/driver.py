@@ -162,6 +162,12 @@ class Journal(CallTransitions):
 
         await self.writer.decide(decide)
 
+    async def still_ours(self) -> None:
+        """Raises ``WriterFenced`` if a newer owner has the session. Asked before a life is ended by force,
+        since it might be the newer owner's by now."""
+        await self.writer.refresh()
+        await self.writer.decide(lambda _, __: None)
+
     async def released(self, reason: str) -> None:
         """The worker gives the session back. The row says whether somebody has to look at it again: a
         settled session is parked here for good."""
@@ -169,8 +175,7 @@ class Journal(CallTransitions):
         def decide(state: Session, wanted: Decision) -> None:
             if state.worker:
                 wanted.events.append(events.SessionReleased(reason))
-                work = state.turn is not None or bool(state.queued)
-                wanted.row = RowUpdate(state.status, clock.now_ms() if work else None)
+                wanted.row = RowUpdate(state.status, clock.now_ms() if state.has_work else None)
 
         await self.writer.decide(decide)
 
@@ -221,9 +226,9 @@ class Journal(CallTransitions):
 
 
 def _settled(state: Session, turn: Turn, status: str) -> RowUpdate:
-    """Parked, unless another message is waiting."""
+    """Still due: the life has to be ended, and only giving the session back parks it."""
     waiting = bool(state.queued) or bool(state.steers(turn.id))
-    return RowUpdate("queued", clock.now_ms()) if waiting else RowUpdate(status, None)
+    return RowUpdate("queued" if waiting else status, clock.now_ms())
 
 
 def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:

@@ -135,6 +135,7 @@ class Writer:
         earlier try has happened."""
         give_up = clock.monotonic() + self._patience
         pause = 0.05
+        unclear = False
         while True:
             try:
                 # Shielded: a cancelled caller must not leave us behind a log that has moved on.
@@ -152,8 +153,9 @@ class Writer:
                 self._fenced = fenced
                 raise
             except StorageUnavailable as trouble:
+                unclear = unclear or trouble.unclear
                 if clock.monotonic() + pause > give_up:
-                    if trouble.unclear and self.epoch:
+                    if unclear and self.epoch:
                         self._fenced = WriterFenced(self.session, self.epoch)
                     raise
                 await clock.sleep(pause)

@@ -50,7 +50,7 @@ class Durable:
     def __init__(self, world: World, worker: Worker, settings: Settings, tasks: TaskGroup) -> None:
         self.world, self.worker, self.settings = world, worker, settings
         self._tasks = tasks
-        self._driving: set[str] = set()
+        self._driving: dict[str, anyio.Event] = {}
 
     @classmethod
     @asynccontextmanager
@@ -125,14 +125,22 @@ class Durable:
     def keep_driving(self, session: str, equipment: Equipment) -> None:
         """See to it that somebody drives this session until it is idle; us, if nobody else does."""
         if session not in self._driving:
-            self._driving.add(session)
+            self._driving[session] = anyio.Event()
             self._tasks.start_soon(self._keep_driving, session, equipment)
+
+    async def until_idle(self, session: str, timeout: float = 10.0) -> None:
+        """Return when nobody here drives the session any more, or after ``timeout`` seconds: a turn is settled
+        a moment before its harness is gone."""
+        ended = self._driving.get(session)
+        if ended is not None:
+            with anyio.move_on_after(timeout):
+                await ended.wait()
 
     async def _keep_driving(self, session: str, equipment: Equipment) -> None:
         reader = Reader(self.world, session)
         pause = 0.05
         try:
-            while _has_work(state := await reader.load()):
+            while (state := await reader.load()).has_work:
                 try:
                     await self.worker.drive(session, equipment=equipment)
                     pause = 0.05
@@ -142,11 +150,7 @@ class Durable:
                     await clock.sleep(pause)
                     pause = min(pause * 2, 5.0)
         finally:
-            self._driving.discard(session)
-
-
-def _has_work(state: State) -> bool:
-    return state.turn is not None or bool(state.queued)
+            self._driving.pop(session).set()
 
 
 class Agent:
@@ -170,7 +174,7 @@ class Agent:
             spec = msgspec.structs.replace(self._spec, harness_version=harness.version)
             inbox = await Inbox.create(self._durable.world, session, spec, title)
         found = Session(self._durable, session, inbox, self._equipment)
-        if _has_work(inbox.state):
+        if inbox.state.has_work:
             self._durable.keep_driving(session, self._equipment)
         return found
 

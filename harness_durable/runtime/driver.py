@@ -40,6 +40,7 @@ from harness_durable.world import Claim, Owner, World
 
 log = logging.getLogger("harness_durable.driver")
 
+SETTLED = "the turn was settled"
 LEAVE_SECONDS = 10.0
 """How long a planned stop may take to end a life; after that it is left to the next worker."""
 
@@ -101,10 +102,11 @@ class Driver:
         log.info("session %s: %s (%s)", self.claim.session, plan.rung, plan.reason)
         match plan.rung:
             case "idle":
-                await self._end_life(plan, "the turn was settled")
+                with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+                    await self._end_life(plan, SETTLED)
                 return False
             case "start":
-                await self._end_life(plan, "the turn was settled")
+                await self._end_life(plan, SETTLED)
                 await self.journal.turn_started(plan.message)
                 await self._new_life(plan, "start")
             case "attach":
@@ -209,6 +211,7 @@ class Driver:
             )
         except (HarnessDied, HarnessStuck, KeeperGone) as gone:
             code = gone.code if isinstance(gone, HarnessDied) else None
+            await self.journal.still_ours()
             await self.sandbox.reap(ref)
             await self._lost(context, str(gone), code)
             return
@@ -220,10 +223,12 @@ class Driver:
         finally:
             with anyio.CancelScope(shield=True):
                 await link.aclose()
-        await self._settle(end)
-        await self.sandbox.reap(ref)
-        await self.journal.life_ended(context.life, "the turn was settled")
-        await self.journal.steers_requeued()
+        # Whoever waits for the result may close everything as soon as the turn is settled.
+        with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+            await self._settle(end)
+            await self.sandbox.reap(ref)
+            await self.journal.life_ended(context.life, SETTLED)
+            await self.journal.steers_requeued()
 
     async def _leave(self, context: LifeContext, link: Link, ref: LifeRef) -> None:
         """A planned stop: end the life through its keeper, which refuses us if a newer worker has it."""

@@ -30,7 +30,7 @@ T = TypeVar("T")
 HOUR = 3_600_000
 
 PICK = st.integers(0, 7)
-NAMES = st.sampled_from(("a", "b", "c"))
+NAMES = st.sampled_from(("a", "a", "b"))
 COUNTS = st.integers(1, 3)
 ROWS = st.sampled_from((None, "parked", "now", "long ago", "in an hour"))
 BODIES = st.binary(max_size=40)
@@ -77,6 +77,8 @@ class WorldMachine(RuleBasedStateMachine):
         self.worlds = [self.run(self._open()) for _ in range(2)]
         for instance in range(2):
             self.register(instance)
+        self.create(0, "a", 1, b"begun", "now")
+        self.claim_by_name(0, "a", take_over=False)
 
     def teardown(self) -> None:
         if not hasattr(self, "worlds"):
@@ -118,9 +120,9 @@ class WorldMachine(RuleBasedStateMachine):
     def append_as_outsider(
         self, pick: int, name: str, stale: int, count: int, body: bytes, row: str | None
     ) -> None:
-        session = self.model.sessions.get(name)
-        head = max(0, session.head - stale) if session else 0
-        self._append(pick, Append(name, head, 0, self.fresh(count, body)), row_update(row))
+        if session := self.model.sessions.get(name):
+            head = max(0, session.head - stale)
+            self._append(pick, Append(name, head, 0, self.fresh(count, body)), row_update(row))
 
     @precondition(lambda self: self.model.drivers)
     @rule(pick=PICK, which=PICK, count=COUNTS, body=BODIES, row=ROWS)
@@ -210,19 +212,30 @@ class WorldMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(one.state == "live" for one in self.model.workers))
     @rule(pick=PICK, name=NAMES, take_over=st.booleans())
     def claim_by_name(self, pick: int, name: str, take_over: bool) -> None:
-        worker, session = self.live(pick), self.model.sessions.get(name)
-        if session is not None and session.holder is worker:
-            return  # what claiming again means to the holder itself is not promised
+        session = self.model.sessions.get(name)
+        holder = session and session.holder  # what claiming again means to the holder is not promised
+        others = [one for one in self.model.workers if one.state == "live" and one is not holder]
+        if session is None or not others:
+            return
+        worker = others[pick % len(others)]
         call = self.worlds[worker.instance].claim_session(worker.owner, name, take_over=take_over)
-        if session is None:
-            self.run(refused(call, NotFound, "claiming no session"))
-        elif session.hold == "held" and not take_over:
+        if session.hold == "held" and not take_over:
             self.run(refused(call, SessionBusy, "claiming what a live worker holds"))
         elif session.hold == "unsure" and not take_over:
             if self.run(_succeeds(call, SessionBusy)):
                 self._claimed(worker, name, session.epoch + 1)
         else:
             self._claimed(worker, name, self.run(_given(call)).epoch)
+
+    @precondition(lambda self: self.model.drivers)
+    @rule(pick=PICK, which=PICK, count=COUNTS)
+    def supersede_a_driver_that_goes_on(self, pick: int, which: int, count: int) -> None:
+        """What I6 is about, as one step, because chance alone rarely gets there."""
+        driver = self.model.drivers[which % len(self.model.drivers)]
+        self.claim_by_name(pick, driver.session, take_over=True)
+        for head in (driver.head, self.model.sessions[driver.session].head):
+            append = Append(driver.session, head, driver.epoch, self.fresh(count, b"late"))
+            self._append(pick, append, None)
 
     def _claimed(self, worker: Worker, name: str, epoch: int) -> None:
         session, world = self.model.sessions[name], self.worlds[worker.instance]
@@ -267,21 +280,30 @@ class WorldMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, name=NAMES, body=BODIES)
     def put_a_snapshot(self, pick: int, name: str, body: bytes) -> None:
-        session = self.model.sessions.get(name)
-        seq = session.head if session else 1
-        call = self.world(pick).put_snapshot(name, seq, body)
-        if session is None:
-            self.run(refused(call, NotFound, "a snapshot of no session"))
-        else:
-            self.run(_given(call))
-            session.snapshot = (seq, body)
+        if session := self.model.sessions.get(name):
+            session.snapshot = (session.head, body)
+            self.run(self.world(pick).put_snapshot(name, session.head, body))
 
     @rule(pick=PICK, name=NAMES)
-    def delete(self, pick: int, name: str) -> None:
-        session, call = self.model.sessions.get(name), self.world(pick).delete(name)
-        if session is None:
-            self.run(refused(call, NotFound, "deleting no session"))
-        elif session.hold == "held":
+    def ask_for_what_is_not_there(self, pick: int, name: str) -> None:
+        if name in self.model.sessions:
+            return
+        world, nobody = self.world(pick), self.model.workers[0]
+        append = world.append(name, expected_head=0, epoch=0, records=self.fresh(1, b""))
+        self.run(refused(append, NotFound, "an append to no session"))
+        self.run(refused(world.put_snapshot(name, 1, b""), NotFound, "a snapshot of no session"))
+        self.run(refused(world.delete(name), NotFound, "deleting no session"))
+        if nobody.state == "live":
+            claim = self.worlds[nobody.instance].claim_session(nobody.owner, name)
+            self.run(refused(claim, NotFound, "claiming no session"))
+
+    @rule(pick=PICK, name=NAMES, sure=st.booleans())
+    def delete(self, pick: int, name: str, sure: bool) -> None:
+        session = self.model.sessions.get(name)
+        if session is None or not sure:
+            return
+        call = self.world(pick).delete(name)
+        if session.hold == "held":
             self.run(refused(call, SessionBusy, "deleting what a live worker holds"))
         elif session.hold == "free":
             self.run(_given(call))

@@ -25,6 +25,8 @@ from harness_durable.tools.declare import NOT_HAPPENED, UNSURE, Tool, ToolContex
 from harness_durable.tools.results import ToolResult, failure, recorded, render, visible
 from harness_durable.tools.running import Crashed, Cut, Returned, Running, Runs, lives_on, run
 
+Closed = Literal["cancelled", "not_started", "unknown"]
+
 PROBE_SECONDS = 60.0
 """How long a probe may take if its tool names no limit: recovery waits for it."""
 
@@ -80,8 +82,10 @@ class ToolHost:
         return await self._runs.join(call_id, lambda running: self._gated(running, call_id, name, arguments))
 
     async def settle(self, call: ToolCall, action: Literal["run", "probe"]) -> None:
-        """Finish a call that an earlier worker left open, as the recovery plan says: ``run`` it (again, with
-        the same key), or ``probe`` whether it happened. It has an outcome afterwards."""
+        """Finish a call that an earlier worker left open, as the recovery plan says. It has an outcome then.
+
+        ``run`` it (again, with the same key), or ``probe`` whether it happened and run it if it did not; in a
+        stopped turn it is ``not_started`` instead."""
 
         async def work(running: Running) -> ToolResult:
             known = self.journal.state.tool_calls[call.id]
@@ -147,6 +151,8 @@ class ToolHost:
             if isinstance(answer, Returned):
                 text = render(answer.value, tool.max_output)
                 return await self._finish(call.id, True, text, source="probe")
+            if self._stopped(call):
+                return await self._close(call.id, "not_started", policy.NOT_STARTED)
         if not await self.journal.tool_released_again(call.id, self.life, key=self._key(call.id)):
             return await recorded(self.journal.reader, self.journal.state.tool_calls[call.id])
         return await self._run(running, call, tool, raw, source="recovery")
@@ -209,7 +215,7 @@ class ToolHost:
         finished = self.journal.tool_finished(call_id, ok=ok, result=result.text.encode(), source=source)
         return await self._outcome(call_id, finished, result)
 
-    async def _close(self, call_id: str, outcome: Literal["cancelled", "unknown"], text: str) -> ToolResult:
+    async def _close(self, call_id: str, outcome: Closed, text: str) -> ToolResult:
         closed = self.journal.tool_closed(call_id, outcome, text)
         return await self._outcome(call_id, closed, ToolResult(text, True))
 
@@ -232,6 +238,11 @@ class ToolHost:
         if known is not None and known.key:
             return known.key
         return f"{self.session}:{self.journal.state.native_id[:8]}:{call_id}"
+
+    def _stopped(self, call: ToolCall) -> bool:
+        """Somebody asked for a stop of its turn: nothing runs any more, only the truth is written."""
+        turn = self.journal.state.turns.get(call.turn)
+        return turn is not None and turn.stop_by is not None
 
     def _plain(self, call: ToolCall) -> str:
         tool = self._seen.get(call.name)

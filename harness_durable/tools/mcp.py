@@ -75,7 +75,7 @@ class McpEndpoint:
                 raise _Refused(_NO_METHOD, f"no method {method!r}; this server has tools only")
 
     async def _call(self, params: Mapping[str, object], request: str | int) -> Message:
-        name, arguments = params.get("name"), params.get("arguments", {})
+        name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or name not in self._host.tools:
             raise _Refused(
                 _INVALID_PARAMS, f"no tool {name!r}; known: {', '.join(self._host.tools) or 'none'}"
@@ -86,7 +86,9 @@ class McpEndpoint:
             return _content(ToolResult(text, True))
         self._requests[request] = call
         try:
-            return _content(await self._host.call(call, name, json.dumps(arguments).encode()))
+            return _content(
+                await self._host.call(call, name, json.dumps({} if arguments is None else arguments).encode())
+            )
         finally:
             self._requests.pop(request, None)
 

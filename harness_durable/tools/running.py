@@ -145,4 +145,7 @@ async def _threaded(function: Callable[[], object], key: str) -> Returned | Cras
     if key:
         _threads[key] = thread
     thread.start()
-    return await end
+    found = await end
+    if isinstance(found, Returned) and inspect.isawaitable(value := found.value):
+        return await _awaited(lambda: value)  # a plain function around an async one
+    return found

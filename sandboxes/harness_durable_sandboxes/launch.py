@@ -60,9 +60,7 @@ async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> N
         raise _failure(run, _filled(spec.argv[0], places), _filled(spec.cwd, places))
 
 
-def _lay_out(
-    life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapping[str, object]
-) -> None:
+def _lay_out(life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapping[str, object]) -> None:
     for path in (life, life / "home", life / "keeper"):
         path.mkdir(mode=0o700)
     for name, content in spec.files.items():

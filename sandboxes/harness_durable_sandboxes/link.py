@@ -138,7 +138,10 @@ class KeeperLink:
 
     async def errors(self, tail: int = 4096) -> bytes:
         self._check()
-        size = (self._run / "err.log").stat().st_size
+        try:
+            size = (self._run / "err.log").stat().st_size
+        except FileNotFoundError:
+            return b""
         return self._file("err.log", max(0, size - tail), tail)
 
     async def requests(self) -> AsyncIterator[KeeperRequest]:
@@ -309,9 +312,12 @@ class KeeperLink:
         self._changed = anyio.Event()
 
     def _file(self, name: str, offset: int, size: int) -> bytes:
-        with (self._run / name).open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
+        try:
+            with (self._run / name).open("rb") as file:
+                file.seek(offset)
+                return file.read(size)
+        except FileNotFoundError:
+            raise KeeperGone("somebody ended this life and removed its run directory") from None
 
     async def _until_keeper_ended(self) -> None:
         if self._keeper >= 0:

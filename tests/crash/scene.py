@@ -38,6 +38,7 @@ class Scene:
         self.errors = root / "workers.txt"
         self.workspace.mkdir(parents=True)
         self.effects = self.workspace / self.policy.effects
+        self.effects.touch()
         self._provider: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -95,6 +96,9 @@ class Scene:
         """Everything that belongs to a life of this scene: keepers, harnesses, their children."""
         mark = str(self.run_dir).encode()
         return [pid for pid in _pids() if mark in _read(pid, "cmdline") or mark in _read(pid, "environ")]
+
+    def has_effects(self) -> bool:
+        return self.effects.stat().st_size > 0
 
     def kill_lives(self) -> None:
         """The death of everything but the workers."""

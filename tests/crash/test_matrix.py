@@ -1,4 +1,4 @@
-"""Every crash point on every World, each with a death. ``HARNESS_DURABLE_CRASH=full``: each with every death."""
+"""Every crash point on every World with a death; ``HARNESS_DURABLE_CRASH=full``: with every death."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_turn_survives(tmp_path: Path, world: str, point: str, death: st
 async def test_a_worker_that_was_stopped_past_its_lease_is_fenced(tmp_path: Path, world: str) -> None:
     with Scene(tmp_path, world) as scene:
         sleeper = scene.worker(HARNESS_DURABLE_LEASE_SECONDS="1")
-        wait_for(lambda: scene.effects.exists(), "the first effect")
+        wait_for(scene.has_effects, "the first effect")
         sleeper.send_signal(signal.SIGSTOP)
         try:
             assert scene.finish() == 0, scene.tail()
@@ -88,10 +88,11 @@ async def test_a_running_command_survives_its_worker(tmp_path: Path, world: str)
 async def test_a_steer_is_durable_before_it_is_answered(tmp_path: Path, world: str) -> None:
     with Scene(tmp_path, world) as scene:
         worker = scene.worker()
-        wait_for(lambda: scene.effects.exists(), "the first effect")
+        wait_for(scene.has_effects, "the first effect")
         command = [sys.executable, "-m", "harness_durable.cli.main", "steer", SESSION, "one more thing"]
         crash = {"HARNESS_DURABLE_CRASH_AT": "steer.accepted", "HARNESS_DURABLE_WORLD": scene.world}
-        assert subprocess.run([*command], env={**os.environ, **crash}).returncode == -signal.SIGKILL
+        client = subprocess.Popen(command, env={**os.environ, **crash})
+        assert client.wait(timeout=60) == -signal.SIGKILL
         assert worker.wait(timeout=120) == 0, scene.tail()
         report = await examine(scene)
         assert [line for line in report.violations if not line.startswith("I2")] == [], scene.tail()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness_durable.errors import SandboxUnavailable
-from harness_durable.testing.sandboxes.bench import everything, said_by
+from harness_durable.testing.sandboxes.bench import Watch, everything, said_by
 from harness_durable_sandboxes import processes
 from harness_durable_sandboxes.client import connect, encode_line
 from harness_durable_sandboxes.keeper import PROTOCOL
@@ -36,10 +36,25 @@ async def test_a_full_disk_stops_the_harness_and_loses_no_byte(tmp_path: Path) -
     ):
         await until(lambda: one.size("out.log") == LIMIT)
         assert (await link.status())["blocked"]
-        assert link.exit is None, "its end was told before its output was stored"
         make_room(one)
         assert await everything(link) == want
         assert not (await link.status())["blocked"]
+
+
+async def test_the_end_is_told_after_the_output_is_stored(tmp_path: Path) -> None:
+    watch = Watch(tmp_path / "fifo", tmp_path / "fifo")
+    script = f'exec 9>"$0"; echo x >&9; head -c {LIMIT + 1000} /dev/zero; exit 3'
+    async with (
+        life(tmp_path / "run", "sh", "-c", script, watch.path, prefix=FULL_DISK) as one,
+        attached(one) as link,
+    ):
+        await until(lambda: not watch.held() and watch.seen and one.size("out.log") == LIMIT)
+        assert (await link.status())["exit"] is None
+        assert not (one.run / "exit.json").exists()
+        make_room(one)
+        assert len(await everything(link)) == LIMIT + 1000
+        assert link.exit is not None and link.exit.code == 3
+    watch.close()
 
 
 async def test_a_frame_that_does_not_fit_on_the_disk_is_not_said_at_all(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Logs by hand, for tests of the pure core: a session whose first turn runs in life L1, and what may follow."""
+"""Logs by hand, for tests of the pure core: a session whose first turn runs in life L1, and what follows."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ async def begun(world: World) -> Journal:
 
 async def taken(world: World, owner: Owner) -> Journal:
     """Driven by this owner from now on, whoever had it."""
+    await world.register(owner)
     return await Journal.open(world, await world.claim_session(owner, SESSION, take_over=True), patience=0.2)
 
 

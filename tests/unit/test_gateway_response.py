@@ -1,4 +1,4 @@
-"""Responses of the Messages API: what counts as complete, what a tool call is, and both forms of an answer."""
+"""Responses of the Messages API: what counts as complete, what a tool call is, and both forms of it."""
 
 from __future__ import annotations
 
@@ -65,16 +65,19 @@ def start(**more: object) -> dict[str, object]:
 
 
 def block(content: Mapping[str, object], *deltas: Mapping[str, object]) -> list[dict[str, object]]:
-    grown = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
-    begun = {"type": "content_block_start", "index": 0, "content_block": content}
-    return [begun, *grown, {"type": "content_block_stop", "index": 0}]
+    grown: list[dict[str, object]] = [
+        {"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas
+    ]
+    begun: dict[str, object] = {"type": "content_block_start", "index": 0, "content_block": content}
+    ended: dict[str, object] = {"type": "content_block_stop", "index": 0}
+    return [begun, *grown, ended]
 
 
 STOP: list[dict[str, object]] = [
     {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}},
     {"type": "message_stop"},
 ]
-BASH = {"type": "tool_use", "id": "toolu_c", "name": "Bash", "input": {}}
+BASH: dict[str, object] = {"type": "tool_use", "id": "toolu_c", "name": "Bash", "input": {}}
 
 
 def test_a_stream_is_taken_apart_and_its_tool_inputs_are_the_bytes_that_the_model_wrote() -> None:
@@ -160,7 +163,12 @@ def test_a_character_that_was_cut_into_surrogates_between_two_deltas_is_one_agai
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("overloaded_error", 529), ("rate_limit_error", 429), ("api_error", 502), ("invalid_request_error", 400)],
+    [
+        ("overloaded_error", 529),
+        ("rate_limit_error", 429),
+        ("api_error", 502),
+        ("invalid_request_error", 400),
+    ],
 )
 def test_an_error_event_after_a_good_start_is_that_error(kind: str, status: int) -> None:
     error = {"type": "error", "error": {"type": kind, "message": "too much"}}
@@ -199,7 +207,8 @@ def test_what_follows_the_end_of_the_message_does_not_matter() -> None:
 
 
 def test_an_answer_that_was_not_streamed_keeps_its_numbers() -> None:
-    raw = b'{"id":"msg_3","type":"message","stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4},'
+    raw = b'{"id":"msg_3","type":"message","stop_reason":"tool_use",'
+    raw += b'"usage":{"input_tokens":3,"output_tokens":4},'
     raw += b'"content":[{"type":"text","text":"x"},{"type":"tool_use","id":"t","name":"N","input":'
     raw += b'{"id": 12345678901234567890123, "f": 1.10}},{"type":"server_tool_use","id":"s","name":"web"}]}'
 
@@ -259,7 +268,8 @@ def test_citations_and_unknown_blocks_survive_both_ways() -> None:
     cited = {"type": "text", "text": "so", "citations": [{"type": "x", "n": 1}, {"type": "x", "n": 2}]}
     unknown = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"url": "u"}]}
     search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}
-    message = {"id": "m", "type": "message", "content": [search, unknown, cited], "usage": {}}
+    content = [search, unknown, cited]
+    message: dict[str, object] = {"id": "m", "type": "message", "content": content, "usage": {}}
 
     back = json.loads(WIRE.to_json(WIRE.to_sse(json.dumps(message).encode())))
 

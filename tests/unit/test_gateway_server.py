@@ -1,15 +1,18 @@
-"""The gateway at work: who gets in, what is stored before anything is forwarded, what is answered from the log."""
+"""The gateway at work: who gets in, what is stored before it is forwarded, what is answered from the log."""
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import anyio
 import pytest
 
+from harness_durable.gateway import asking, server
 from harness_durable.gateway.wire import JSON
+from harness_durable.journal import calls
 from harness_durable.journal.requests import body_of
-from harness_durable.testing.provider import Reply, ScriptedProvider, Style, Text, ToolUse, say
+from harness_durable.testing.provider import Reply, ScriptedProvider, Style, Text, ToolUse, fingerprint, say
 from harness_durable.testing.provider.messages import Request, first_user_text
 from tests.unit.gateway_kit import KEY, MODEL, TOKEN, Got, body, gateway, scripted, until
 from tests.unit.memory_world import OTHER
@@ -101,12 +104,10 @@ async def test_a_json_answer_is_stored_and_forwarded_as_it_is() -> None:
 
 
 async def test_the_log_holds_the_request_as_it_went_upstream() -> None:
-    sentinel = {"role": "user", "content": [{"type": "text", "text": "<durable-resume/>"}]}
     asked = body()
-    messages = asked["messages"]
-    assert isinstance(messages, list)
+    sentinel = b', {"role": "user", "content": [{"type": "text", "text": "<durable-resume/>"}]}]'
     async with scripted(echoes) as (provider, rig):
-        await rig.ask({**asked, "messages": [*messages, sentinel]})
+        await rig.ask(json.dumps(asked).encode().replace(b"]", sentinel, 1))
         logged = await body_of(rig.journal.reader, rig.journal.state, "m1", "messages")
 
     assert json.loads(logged) == asked == provider.requests[0].body
@@ -118,9 +119,31 @@ async def test_text_is_shown_while_it_arrives() -> None:
 
     texts = [shown.text for shown in rig.progress]
     assert len(texts) > 2
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
     assert (rig.progress[-1].text, rig.progress[-1].size, rig.progress[-1].done) == ("x" * 200, 200, True)
     assert not any(shown.done for shown in rig.progress[:-1])
+
+
+async def test_each_crash_point_is_where_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[tuple[str, list[str]]] = []
+    async with scripted(deploys) as (_, rig):
+
+        def note(name: str) -> None:
+            reached.append((name, rig.kinds()))
+
+        for module in (asking, server, calls):
+            monkeypatch.setattr(module, "reach", note)
+        await rig.ask(body())
+
+    asked, stored = ["model.requested"], ["model.requested", "model.completed", "tool.requested"]
+    assert reached == [
+        ("model.requested", asked),
+        ("model.streaming", asked),
+        ("model.upstream_done", asked),
+        ("model.completed", stored),
+        ("tool.requested", stored),
+        ("model.forwarding", stored),
+    ]
 
 
 # ------------------------------------------------------------------------------------------ answered before
@@ -173,11 +196,9 @@ async def test_equal_requests_of_a_new_life_get_the_records_in_order_and_then_th
 
 
 async def test_a_request_that_comes_twice_is_one_call() -> None:
-    release = anyio.Event()
     async with scripted(lambda _: Reply((DEPLOY,), start_delay=0.2)) as (provider, rig):
         sent = [await rig.start(body()) for _ in range(3)]
         got = [await each.response() for each in sent]
-        release.set()
 
     assert len(provider.requests) == 1
     assert got[0].body == got[1].body == got[2].body
@@ -224,6 +245,17 @@ async def test_a_harness_that_hung_up_while_its_response_was_held_gets_it_when_i
     assert len(provider.requests) == 1
 
 
+async def test_what_is_under_way_when_the_harness_dies_can_be_waited_for() -> None:
+    async with scripted(lambda _: Reply((DEPLOY,), start_delay=0.2)) as (provider, rig):
+        sent = await rig.start(body())
+        await until(lambda: bool(provider.requests))
+        await sent.stream.aclose()
+        await rig.gateway.drained()
+        kinds = rig.kinds()
+
+    assert kinds == ["model.requested", "model.completed", "tool.requested"]
+
+
 # ---------------------------------------------------------------------------------------- tool ids
 
 
@@ -235,13 +267,13 @@ async def test_ids_that_repeat_or_are_empty_are_made_unique_before_anything_is_s
     async with scripted(same) as (_, rig):
         first = await rig.ask(body("one", stream=stream))
         second = await rig.ask(body("two", stream=stream))
-        calls = rig.journal.state.tool_calls
+        tools = rig.journal.state.tool_calls
+        names = list(tools)
 
-    assert len(calls) == 6
-    assert [call.name for call in calls.values()] == ["A", "B", "C"] * 2
-    assert list(calls)[0] == "x:0"
-    assert list(calls)[2] == "own"
-    for got, ids in ((first, list(calls)[:3]), (second, list(calls)[3:])):
+    assert len(names) == 6
+    assert [tool.name for tool in tools.values()] == ["A", "B", "C"] * 2
+    assert (names[0], names[2]) == ("x:0", "own")
+    for got, ids in ((first, names[:3]), (second, names[3:])):
         assert [got.body.count(f'"{name}"'.encode()) for name in ids] == [1, 1, 1]
     for model in rig.journal.state.model_calls.values():
         assert model.body is not None
@@ -261,7 +293,7 @@ async def admitted(rig_path: str, headers: dict[str, str], auth: str = "key") ->
     ("path", "headers"),
     [
         ("/v1/messages", {"x-api-key": TOKEN}),
-        ("/v1/messages?beta=true", {"x-api-key": "", "authorization": f"Bearer {TOKEN}"}),
+        ("/v1/messages?beta=true", {"x-api-key": "", "authorization": f"bearer {TOKEN}"}),
         (f"/{TOKEN}/v1/messages?beta=true", {"x-api-key": "dummy"}),
     ],
 )
@@ -273,8 +305,6 @@ async def test_the_token_of_the_life_opens_and_the_key_goes_upstream_in_its_plac
     assert got.status == 200
     line = provider.ledger.tally().lines[0]
     assert line.path.startswith("/v1/messages")
-    from harness_durable.testing.provider import fingerprint
-
     assert line.api_key == fingerprint(KEY)
 
 
@@ -300,8 +330,6 @@ async def test_a_login_of_the_harness_is_passed_on_and_the_token_is_not() -> Non
     login = {"x-api-key": "", "authorization": "Bearer own-login-canary"}
     got, provider = await admitted(f"/{TOKEN}/v1/messages", login, "login")
     refused, _ = await admitted("/v1/messages", {"x-api-key": TOKEN}, "login")
-
-    from harness_durable.testing.provider import fingerprint
 
     assert got.status == 200
     assert provider.ledger.tally().lines[0].api_key == fingerprint("own-login-canary")

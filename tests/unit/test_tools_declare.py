@@ -101,7 +101,7 @@ def test_the_bare_decorator_is_told_the_same_and_names_the_function() -> None:
         declare(deploy)
 
 
-def untyped(a) -> str:  # pyright: ignore  # the point of the test
+def untyped(a) -> str:  # type: ignore[no-untyped-def]  # pyright: ignore  # the point of the test
     return str(a)  # pyright: ignore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import anyio.to_thread
@@ -13,9 +13,10 @@ import pytest
 from harness_durable import policy
 from harness_durable.errors import BadTool, StorageUnavailable, WriterFenced
 from harness_durable.events import ReplayPolicy
-from harness_durable.journal import Journal
+from harness_durable.journal import Inbox, Journal
 from harness_durable.state import ToolCall
 from harness_durable.tools import NOT_HAPPENED, UNSURE, Tool, ToolContext, tool
+from harness_durable.tools import host as hosting
 from harness_durable.tools.host import ToolHost
 from harness_durable.tools.results import ToolResult
 from tests.unit.memory_world import OTHER, MemoryWorld
@@ -31,7 +32,7 @@ class Effects:
         self.seen: list[tuple[str, str]] = []
         self.answer: object = UNSURE
 
-    def deploy(self, replay: ReplayPolicy = "never", *, probe: bool = False, **more: float) -> Tool:
+    def deploy(self, replay: ReplayPolicy = "never", *, probe: bool = False) -> Tool:
         async def deploy(version: str, ctx: ToolContext) -> str:
             self.seen.append((version, ctx.key))
             return f"deployed {version}"
@@ -41,7 +42,7 @@ class Effects:
                 raise self.answer
             return self.answer
 
-        return tool(replay=replay, probe=ask if probe else None, **more)(deploy)  # pyright: ignore[reportArgumentType]
+        return tool(replay=replay, probe=ask if probe else None)(deploy)
 
 
 async def cut_off(
@@ -161,6 +162,86 @@ async def test_a_call_that_certainly_did_not_happen_runs_now() -> None:
     await host(journal, [deploy], "L2").settle(call(journal), "probe")
     assert effects.seen == [("1", "s:first:c1")]
     assert (call(journal).outcome, call(journal).source) == ("completed", "recovery")
+
+
+async def test_in_a_stopped_turn_a_call_that_did_not_happen_is_not_run_either() -> None:
+    world, journal, effects, deploy = await cut_off(probe=True)
+    await (await Inbox.open(world, "s")).request_stop("anna")
+    await journal.writer.refresh()
+    effects.answer = NOT_HAPPENED
+    await host(journal, [deploy], "L2").settle(call(journal), "probe")
+    assert effects.seen == []
+    assert call(journal).outcome == "not_started"
+
+
+async def test_the_crash_points_stand_right_before_and_after_the_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal, order = await begun(MemoryWorld()), list[str]()
+
+    @tool(replay="never")
+    async def work() -> None:
+        order.append("work")
+
+    def reach(point: str) -> None:
+        known = journal.state.tool_calls["c1"]
+        order.append(f"{point}: {'released' if known.released_in else '-'}, {known.outcome}")
+
+    await asked(journal, ("c1", "work", {}))
+    monkeypatch.setattr(hosting, "reach", reach)
+    await host(journal, [work]).call("c1", "work", b"{}")
+    assert order == ["tool.running: released, None", "work", "tool.effect_done: released, None"]
+
+
+async def test_an_outcome_is_written_although_its_caller_goes_away_meanwhile() -> None:
+    world, gate = MemoryWorld(), anyio.Event()
+    journal = await begun(world)
+
+    @tool(replay="never")
+    async def work() -> str:
+        world.between = gate.wait
+        return "done"
+
+    await asked(journal, ("c1", "work", {}))
+    async with anyio.create_task_group() as group:
+        group.start_soon(host(journal, [work]).call, "c1", "work", b"{}")
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+        gate.set()
+    assert call(journal).outcome == "completed"
+
+
+async def test_a_plain_function_around_an_async_one_is_awaited() -> None:
+    journal = await begun(MemoryWorld())
+
+    async def inner() -> str:
+        return "done"
+
+    @tool(replay="safe")
+    def outer() -> Awaitable[str]:
+        return inner()
+
+    await asked(journal, ("c1", "outer", {}), policy="safe")
+    assert (await host(journal, [outer]).call("c1", "outer", b"{}")).text == "done"
+
+
+async def test_a_second_caller_takes_over_when_the_first_goes_away_and_nothing_runs_twice() -> None:
+    journal, results = await begun(MemoryWorld()), list[ToolResult]()
+    tools, _ = slow_tools("never", None)
+    await asked(journal, ("c1", "waits", {}))
+    rig = host(journal, tools)
+
+    async def second() -> None:
+        results.append(await rig.call("c1", "waits", b"{}"))
+
+    async with anyio.create_task_group() as outer, anyio.create_task_group() as first:
+        first.start_soon(rig.call, "c1", "waits", b"{}")
+        await anyio.wait_all_tasks_blocked()
+        outer.start_soon(second)
+        await anyio.wait_all_tasks_blocked()
+        first.cancel_scope.cancel()
+    assert results == [ToolResult(policy.UNKNOWN, True)]
+    assert call(journal).releases == 1
 
 
 async def test_a_call_that_was_never_released_is_settled_by_running_it() -> None:

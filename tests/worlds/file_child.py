@@ -1,8 +1,7 @@
 """A scripted second process on a file World, for tests that hurt it between two system calls.
 
-``python file_child.py FOLDER`` waits for a line on its input, then creates session ``s``, claims it and
-appends batches; it prints one line for each thing that it was told is durable. With ``drive`` as second
-argument it claims a session that exists. After a refusal it says so and goes on with the same records.
+``python file_child.py FOLDER MODE`` claims session ``s`` and appends batches; it prints one line for each
+thing that it was told is durable. After a refusal it says so, and tries again with the same records.
 """
 
 from __future__ import annotations
@@ -49,9 +48,12 @@ async def insist(name: str, attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 async def main(folder: str, mode: str) -> None:
+    """``mode``: ``new`` creates the session, ``step`` takes one that exists and waits for a line of input
+    before each append."""
+    say("pid", os.getpid())
     world = await insist("open", lambda: open_world(f"file:{folder}", "a"))
     owner = Owner(f"{os.getpid()}-child", "host", os.getpid())
-    await insist("register", lambda: world.register(owner, 60.0 if mode != "short" else 0.05))
+    await insist("register", lambda: world.register(owner, 60.0))
     if mode == "new":
         first = [Record("c", "check.begun", 1, b"begun")]
         await insist("create", lambda: world.create("s", first, RUNNING))

@@ -6,6 +6,7 @@ strace does the hurting; it is a requirement of these tests. What survives is ch
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -98,8 +99,9 @@ async def hurt_everywhere(tmp_path: Path, calls: tuple[str, ...], how: str) -> l
     assert len(cases) > len(calls)
     folders = [await prepared(tmp_path / f"{call}-{nth}") for call, nth in cases]
     with ThreadPoolExecutor(4) as pool:
-        options = [(f"--trace={call}", f"--inject={call}:{how}:when={nth}") for call, nth in cases]
-        results = list(pool.map(lambda f, o: run(f, "new", *o), folders, options))
+        traces = [f"--trace={call}" for call, _ in cases]
+        faults = [f"--inject={call}:{how}:when={nth}" for call, nth in cases]
+        results = list(pool.map(run, folders, itertools.repeat("new"), traces, faults))
     for folder, lines in zip(folders, results, strict=True):
         await check_survivors(folder, lines)
     return results
@@ -162,10 +164,12 @@ async def test_a_child_that_nobody_hurts_passes_the_same_checks(tmp_path: Path) 
 
 
 async def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     whole, sizes = os.pwrite, itertools.cycle([1, 7, 50])
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[: next(sizes)], at))
+
+    def short(fd: int, data: memoryview, at: int) -> int:
+        return whole(fd, data[: next(sizes)], at)
+
+    monkeypatch.setattr(os, "pwrite", short)
     async with opened(tmp_path) as world:
         await world.create("s", [note(b"a" * 300)], file_child.RUNNING)
         await world.append("s", expected_head=1, epoch=0, records=[note(b"b" * 300), note()])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +10,11 @@ import pytest
 
 from harness_durable.errors import BadSetting, DamagedLog
 from harness_durable.world import Owner, StoredRecord
-from harness_durable_worlds._file_append import append, begin
+from harness_durable_worlds._file_append import append
+from harness_durable_worlds._file_claim import begin
 from harness_durable_worlds._file_frames import Damage, read_batch, salt_of
 from harness_durable_worlds._file_log import Log
-from tests.worlds.file_support import DUE, PARKED, bare_log, note
+from tests.worlds.file_support import DUE, PARKED, bare_log, note, quiet
 
 OWNER = Owner("w", "host", 1)
 
@@ -43,12 +43,12 @@ class Sample(NamedTuple):
 @pytest.fixture
 def sample(tmp_path: Path) -> Sample:
     log = bare_log(tmp_path)
-    append(log, 1, 0, [note(b"two", "r2"), note(b"DHR1 three", "r3")], DUE, str)
-    append(log, 3, 0, [note(b"four", "r4")], None, str)
-    begin(log, OWNER, str)
-    append(log, 5, 1, [note(b"six", "r6")], None, str)
-    append(log, 6, 1, [], PARKED, str)
-    append(log, 6, 1, [note(b"seven", "r7"), note(b"eight", "r8")], DUE, str)
+    append(log, 1, 0, [note(b"two", "r2"), note(b"DHR1 three", "r3")], DUE, quiet)
+    append(log, 3, 0, [note(b"four", "r4")], None, quiet)
+    begin(log, OWNER, quiet)
+    append(log, 5, 1, [note(b"six", "r6")], None, quiet)
+    append(log, 6, 1, [], PARKED, quiet)
+    append(log, 6, 1, [note(b"seven", "r7"), note(b"eight", "r8")], DUE, quiet)
     log.close()
     files = {name: (log.folder / name).read_bytes() for name in ("0.log", "1.log")}
     batches: list[Whole] = []
@@ -74,7 +74,10 @@ def survivors(log: Log) -> tuple[list[str], list[Damage]]:
 
 
 def reopened(sample: Sample, name: str, data: bytes) -> Log:
-    (sample.folder / name).write_bytes(data)
+    """In place: a file that is emptied and written anew is flushed to the disk by some file systems."""
+    with (sample.folder / name).open("r+b") as file:
+        file.write(data)
+        file.truncate()
     return Log(sample.folder, sample.folder.parent.parent / "due" / "s")
 
 
@@ -106,12 +109,15 @@ def test_every_flipped_bit_is_noticed_and_costs_one_batch(sample: Sample) -> Non
 @pytest.mark.parametrize("fill", [b"", b"\0"], ids=["cut", "zeroed"])
 def test_every_torn_tail_leaves_the_whole_batches_and_heals(sample: Sample, fill: bytes) -> None:
     data = sample.files["1.log"]
+    edges = {batch.end + near for batch in sample.batches for near in (-1, 0, 1)}
     for at in range(len(data)):
         log = reopened(sample, "1.log", data[:at] + fill * (len(data) - at))
         wanted = sample.ids(up_to=at)
         found, damages = survivors(log)
         assert found == wanted, at
         assert damages == [], at
+        if at % 7 and at not in edges:
+            continue
         repairs: list[str] = []
         append(log, len(wanted), 0, [note(b"after", f"after-{at}")], None, repairs.append)
         assert survivors(log)[0] == [*wanted, f"after-{at}"]
@@ -168,11 +174,11 @@ def test_a_missing_segment_is_damage_and_hides_nothing_else(sample: Sample) -> N
 def test_a_record_that_quotes_the_log_is_not_taken_for_the_log(tmp_path: Path) -> None:
     """An agent printed its own log, the write of that very record was torn: the copy is no whole batch."""
     log = bare_log(tmp_path)
-    append(log, 1, 0, [note(b"b", "r2")], None, str)
-    append(log, 2, 0, [], DUE, str)
+    append(log, 1, 0, [note(b"b", "r2")], None, quiet)
+    append(log, 2, 0, [], DUE, quiet)
     path = log.folder / "0.log"
     before = path.read_bytes()
-    append(log, 2, 0, [note(before, "r3")], None, str)
+    append(log, 2, 0, [note(before, "r3")], None, quiet)
     log.close()
     whole = path.read_bytes()
     for at in (len(whole) - 1, len(whole) - 2):
@@ -188,15 +194,13 @@ def test_a_folder_under_another_name_says_whose_it_is(sample: Sample) -> None:
         Log(other, other / "due").read(0)
 
 
-@pytest.mark.parametrize("make", [lambda data: b"", lambda data: data[:40]], ids=["empty", "half"])
-def test_a_session_whose_only_file_has_no_header_has_no_records(
-    tmp_path: Path, make: Callable[[bytes], bytes]
-) -> None:
+@pytest.mark.parametrize("kept", [0, 40], ids=["empty", "half"])
+def test_a_session_whose_only_file_has_no_header_has_no_records(tmp_path: Path, kept: int) -> None:
     log = bare_log(tmp_path)
     path = log.folder / "0.log"
-    path.write_bytes(make(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[:kept])
     fresh = Log(log.folder, log.due)
     assert fresh.read(0) == []
     assert fresh.head == 0
-    assert append(fresh, 0, 0, [note(b"begun again")], None, str) == 1
+    assert append(fresh, 0, 0, [note(b"begun again")], None, quiet) == 1
     fresh.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,14 @@ def inject(call: str, fault: str) -> list[str]:
     return ["-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:{fault}"]
 
 
-def calls_until_first_answer(folder: Path, call: str) -> int:
+@functools.cache
+def calls_until_first_answer(call: str) -> int:
     """How many of these calls the writing thread makes until its first append has been acknowledged."""
-    trace = folder / "trace"
-    options = ["-o", str(trace), "-e", f"trace={call},write"]
-    strace("pour", f"sqlite:{folder}/count.db", "1", options=options)
-    before, found, _ = trace.read_text().partition('"wrote 0')
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder, "trace")
+        options = ["-o", str(trace), "-e", f"trace={call},write"]
+        strace("pour", f"sqlite:{folder}/count.db", "1", options=options)
+        before, found, _ = trace.read_text().partition('"wrote 0')
     assert found, "the child acknowledged nothing"
     return before.count(f" {call}(")
 
@@ -48,7 +52,7 @@ async def test_a_kill_inside_an_append_loses_nothing_acknowledged_and_leaves_no_
     tmp_path: Path, death: tuple[str, int]
 ) -> None:
     call, extra = death
-    at = calls_until_first_answer(tmp_path, call) + 1 + extra
+    at = calls_until_first_answer(call) + 1 + extra
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject(call, f"signal=SIGKILL:when={at}"))
     assert ["end"] not in said, "the process was not killed"
@@ -59,7 +63,7 @@ async def test_a_kill_inside_an_append_loses_nothing_acknowledged_and_leaves_no_
 
 
 async def test_a_failed_sync_is_settled_as_not_written_and_the_process_goes_on(tmp_path: Path) -> None:
-    at = calls_until_first_answer(tmp_path, "fdatasync") + 1
+    at = calls_until_first_answer("fdatasync") + 1
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject("fdatasync", f"error=EIO:when={at}"))
     failures = [words[1:3] for words in said if words[0] == "failed"]
@@ -69,7 +73,7 @@ async def test_a_failed_sync_is_settled_as_not_written_and_the_process_goes_on(t
 
 
 async def test_what_a_failed_sync_left_in_the_file_does_not_come_back_after_a_crash(tmp_path: Path) -> None:
-    at = calls_until_first_answer(tmp_path, "fdatasync") + 1
+    at = calls_until_first_answer("fdatasync") + 1
     url = f"sqlite:{tmp_path}/s.db"
     fault = inject("fdatasync", f"error=EIO:when={at}")
     said = strace("pour", url, str(BATCHES), "die", options=fault)
@@ -78,7 +82,7 @@ async def test_what_a_failed_sync_left_in_the_file_does_not_come_back_after_a_cr
 
 
 async def test_a_failed_sync_that_cannot_be_settled_is_unclear_and_not_doubled(tmp_path: Path) -> None:
-    at = calls_until_first_answer(tmp_path, "fdatasync") + 1
+    at = calls_until_first_answer("fdatasync") + 1
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject("fdatasync", f"error=EIO:when={at}..{at + 3}"))
     failures = [words[1:3] for words in said if words[0] == "failed"]
@@ -91,7 +95,7 @@ async def test_a_failed_sync_that_cannot_be_settled_is_unclear_and_not_doubled(t
 async def test_a_full_disk_is_said_to_be_full_and_work_goes_on_when_there_is_room(
     tmp_path: Path, extra: int
 ) -> None:
-    at = calls_until_first_answer(tmp_path, "pwrite64") + 1 + extra
+    at = calls_until_first_answer("pwrite64") + 1 + extra
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject("pwrite64", f"error=ENOSPC:when={at}..{at + 2}"))
     failures = [words for words in said if words[0] == "failed"]

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from harness_durable.errors import BadSetting, DamagedLog, LogTooNew, SessionBusy, StorageUnavailable
 from harness_durable.world import Claim, Owner, SessionRow
-from harness_durable_worlds._file_append import LockHeldError, RacedError, Repaired, begin, fence, locked
-from harness_durable_worlds._file_disk import exists, unavailable
+from harness_durable_worlds._file_claim import RacedError, Repaired, begin, fence
+from harness_durable_worlds._file_disk import unavailable
+from harness_durable_worlds._file_lock import LockHeldError, locked
 from harness_durable_worlds._file_log import Log
 from harness_durable_worlds._liveness import HostLiveness
 
@@ -45,9 +46,13 @@ def listed_row(log: Log, alive: Alive) -> SessionRow:
     """As ``row_of``, for lists: one session that cannot be read must not hide the others."""
     try:
         return row_of(log, alive)
-    except (LogTooNew, DamagedLog, BadSetting) as error:
-        status = {LogTooNew: "too new", BadSetting: "misnamed"}.get(type(error), "damaged")
-        return SessionRow(log.session, 0, 0, status, None, 0, 0, None, False)
+    except LogTooNew:
+        status = "too new"
+    except BadSetting:
+        status = "misnamed"
+    except DamagedLog:
+        status = "damaged"
+    return SessionRow(log.session, 0, 0, status, None, 0, 0, None, False)
 
 
 def claim(
@@ -100,7 +105,7 @@ def fence_for_delete(log: Log, liveness: HostLiveness) -> None:
             ) from error
 
 
-def reconcile(log: Log) -> None:
+def reconcile(log: Log, listed: bool) -> None:
     """Make the index of due sessions agree with the log. One that cannot be read is left as it is."""
     try:
         log.refresh()
@@ -108,7 +113,7 @@ def reconcile(log: Log) -> None:
         _report.warning("%s", error)
         return
     wanted = bool(log.chain) and log.top.row is not None and log.top.row.due is not None
-    if not wanted and not exists(log.due):
+    if wanted == listed:
         return
     if wanted:
         with unavailable(f"could not note that session {log.session!r} is due"):

@@ -18,7 +18,7 @@ import shutil
 import struct
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness_durable import clock
@@ -38,6 +38,7 @@ from harness_durable_worlds._file_log import SUFFIX, Log
 _SHA = re.compile(r"[0-9a-f]{64}")
 _SNAPSHOT = struct.Struct("<4sIQI")
 _SNAPSHOT_MAGIC = b"DHS1"
+_LEFT_OVER_SECONDS = 3600
 _NEW, _GONE = ".new-", ".gone-"
 
 
@@ -55,10 +56,10 @@ class Store:
     def prepare(self) -> None:
         """Make the folders, check the version. Raises ``StorageUnavailable`` or ``LogTooNew``."""
         with unavailable(f"cannot use {self.root} as a World"):
+            self._check_version()
             made = [folder for folder in (self.sessions, self.due, self.workers) if make_folder(folder)]
             for folder in (self.app, self.root):  # another process may have died between making and syncing
                 sync_folder(folder)
-            self._check_version()
             probe = self.app / f"{_NEW}{uuid.uuid4().hex}"
             probe.touch()
             probe.unlink()
@@ -81,6 +82,15 @@ class Store:
         """Ids of sessions that may be due."""
         with unavailable(f"cannot list {self.due}"):
             return sorted(name for name in os.listdir(self.due) if name[0] != ".")  # noqa: PTH208
+
+    def forget_due(self, names: Iterable[str]) -> None:
+        """Remove entries of the index for sessions that do not exist, unless they may be on their way."""
+        with unavailable(f"cannot clean {self.due}"):
+            for name in names:
+                path = self.due / name
+                with contextlib.suppress(FileNotFoundError):
+                    if clock.now_ms() / 1000 - path.stat().st_mtime > _LEFT_OVER_SECONDS:
+                        path.unlink()
 
     def ring(self) -> None:
         """Tell other processes that a session may have become due or free. A hint: it may fail."""
@@ -207,6 +217,7 @@ class Store:
             raise LogTooNew(str(path), int(text), FORMAT)
         if text.isdigit():
             return
+        make_folder(self.root)
         replace_file(path, f"{FORMAT}\n".encode(), sync=True)
         sync_folder(self.root)
 
@@ -216,7 +227,7 @@ class Store:
             if name.startswith((_NEW, _GONE)):
                 path = self.sessions / name
                 with contextlib.suppress(OSError):
-                    if clock.now_ms() / 1000 - path.stat().st_mtime > 3600:
+                    if clock.now_ms() / 1000 - path.stat().st_mtime > _LEFT_OVER_SECONDS:
                         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -21,8 +21,8 @@ LeaseLeft = Callable[[str], float | None]
 """Seconds that a worker's lease still has; ``None`` for a dead worker."""
 
 
-def is_alive(lease_left: LeaseLeft, worker: str | None) -> bool:
-    left = None if worker is None else lease_left(worker)
+def is_alive(lease_left: LeaseLeft, worker: str) -> bool:
+    left = lease_left(worker)
     return left is not None and left > 0
 
 
@@ -52,7 +52,8 @@ def take(db: Db, app: str, owner: Owner, sessions: Sequence[str], lease_left: Le
         except NotFound:
             continue
         due, worker = fields[3], fields[6]
-        if due is not None and due <= now and not is_alive(lease_left, worker):
+        free = worker is None or not is_alive(lease_left, worker)
+        if free and due is not None and due <= now:
             claims.append(_claim(db, (app, session), owner, fields))
     return claims
 

@@ -20,8 +20,8 @@ from harness_durable import clock
 from harness_durable.errors import (
     BadSetting,
     DamagedLog,
+    HarnessDurableError,
     LogTooNew,
-    StorageError,
     StorageUnavailable,
 )
 from harness_durable_worlds._sqlite_db import Db, open_db
@@ -91,9 +91,14 @@ def closed(path: Path) -> StorageUnavailable:
     return StorageUnavailable(f"the World of {path} is closed; open it again")
 
 
-def explain(error: apsw.Error, path: Path, *, unclear: bool = False) -> StorageError:
+def explain(error: apsw.Error, path: Path, *, unclear: bool = False) -> HarnessDurableError:
     """The error of ours for one of SQLite's."""
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    if isinstance(error, apsw.NotADBError):
+        return BadSetting(
+            f"{path} is not a SQLite database, or its first bytes were overwritten; name another file with "
+            "HARNESS_DURABLE_WORLD, or restore this one from a backup (nothing was changed)"
+        )
+    if isinstance(error, apsw.CorruptError):
         return DamagedLog(
             str(path), 0, None, f"SQLite says: {error}; the records on its good pages can still be exported"
         )
@@ -184,8 +189,9 @@ def _prepare(connection: Db, path: Path) -> None:
     connection.execute("commit")
     if found > SCHEMA:
         raise LogTooNew(str(path), found, SCHEMA)
-    connection.execute(f"pragma page_size = {PAGE}")
-    connection.execute("pragma auto_vacuum = incremental")
+    if found == 0:  # on an existing file, the second one would write at every opening
+        connection.execute(f"pragma page_size = {PAGE}")
+        connection.execute("pragma auto_vacuum = incremental")
     _use_wal(connection, path)
     connection.execute("pragma synchronous = full")
     connection.execute("pragma wal_autocheckpoint = 0")

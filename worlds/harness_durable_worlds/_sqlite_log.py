@@ -7,7 +7,8 @@ they check everything before they write anything. ``key`` is always (app, sessio
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import cast
 
 import apsw
@@ -71,9 +72,10 @@ def head_and_epoch(db: Db, key: Key) -> tuple[int, int]:
     return cast(tuple[int, int], found)
 
 
-def row_of(session: str, fields: RowFields, *, alive: bool) -> SessionRow:
-    head, epoch, status, due, created, updated = fields[:6]
-    return SessionRow(session, head, epoch, status, due, created, updated, owner_of(fields), alive)
+def row_of(session: str, fields: RowFields, is_alive: Callable[[str], bool]) -> SessionRow:
+    owner = owner_of(fields)
+    alive = owner is not None and is_alive(owner.worker)
+    return SessionRow(session, *fields[:6], owner=owner, owner_alive=alive)
 
 
 def owner_of(fields: RowFields) -> Owner | None:
@@ -223,13 +225,29 @@ def read(db: Db, key: Key, after: int, limit: int | None) -> list[StoredRecord]:
     return good
 
 
-def salvage(db: Db, key: Key) -> Iterator[StoredRecord | Damage]:
+def salvage(db: Db, key: Key) -> list[StoredRecord | Damage]:
     """Every record that can still be read, in order, and a ``Damage`` for each that cannot.
 
-    One by one through the index, so that a bad page costs the records on it and no others."""
+    One by one through the index, so that a bad page costs the records on it and no others; and where the
+    index itself is bad, through the whole table."""
     head, _ = head_and_epoch(db, key)
-    for seq in range(1, head + 1):
-        yield _one(db, key, seq)
+    found = [_one(db, key, seq) for seq in range(1, head + 1)]
+    if any(isinstance(each, Damage) for each in found):
+        for record in _scan(db, key):
+            if record.seq <= head:
+                found[record.seq - 1] = record
+    return found
+
+
+def _scan(db: Db, key: Key) -> Iterator[StoredRecord]:
+    """The good records of a session, found without the index."""
+    last = db.execute(SQL["last_id"]).fetchone()
+    for number in range(1, cast(int, last[0] or 0) + 1 if last else 0):
+        with suppress(apsw.CorruptError):
+            for row in db.execute(SQL["scan_events"], (number, *key)):
+                record = _checked(key, cast(_EventRow, row), cast(int, row[0]))
+                if isinstance(record, StoredRecord):
+                    yield record
 
 
 def _one(db: Db, key: Key, seq: int) -> StoredRecord | Damage:

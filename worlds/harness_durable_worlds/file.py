@@ -7,7 +7,6 @@ write. The files do, in ``_file_log`` and ``_file_append``; this class only brin
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,6 @@ from harness_durable.errors import (
     BadSetting,
     DamagedLog,
     LogTooNew,
-    NotFound,
     SessionBusy,
     StorageUnavailable,
     UsageError,
@@ -40,20 +38,17 @@ from harness_durable.world import (
 )
 from harness_durable_worlds import _file_rows as rows
 from harness_durable_worlds import _file_system
-from harness_durable_worlds._file_append import LockHeldError, append, holder_of
-from harness_durable_worlds._file_disk import unavailable
+from harness_durable_worlds._file_append import append
 from harness_durable_worlds._file_frames import Damage
-from harness_durable_worlds._file_lanes import Lanes
+from harness_durable_worlds._file_lock import LockHeldError, holder_of
 from harness_durable_worlds._file_log import Log, damaged
+from harness_durable_worlds._file_logs import Logs
 from harness_durable_worlds._file_store import Store, check_blobs, check_records
 from harness_durable_worlds._file_watch import DueLook, SegmentLook, Watch
 from harness_durable_worlds._liveness import HostLiveness
 
 T = TypeVar("T")
 
-LANES = 4
-LOGS_PER_LANE = 4096
-OPEN_PER_LANE = 64
 LOCK_SECONDS = 3.0
 """How long an append waits for another process's, before it says who holds the lock."""
 RECONCILE_SECONDS = 30.0
@@ -97,15 +92,12 @@ class FileWorld:
 
     def __init__(self, url: str, app: str, store: Store, kind: str, warnings: tuple[str, ...]) -> None:
         self._url, self._app, self._store, self._kind, self._warnings = url, app, store, kind, warnings
-        self._lanes = Lanes("file-world", LANES)
-        self._logs: list[OrderedDict[str, Log]] = [OrderedDict() for _ in range(LANES)]
-        self._open: list[OrderedDict[str, Log]] = [OrderedDict() for _ in range(LANES)]
+        self._logs = Logs(store)
         self._liveness = HostLiveness(store.workers)
         self._watch = Watch()
         self._bell = store.due / ".bell"
         self._reconciled: float | None = None
         self._next_due: int | None = None
-        self._closed = False
         self.repairs: list[str] = []
 
     @property
@@ -117,7 +109,7 @@ class FileWorld:
     async def create(self, session: str, records: Sequence[Record], row: RowUpdate) -> bool:
         check_records(records)
         batches = [(0, records)] if records else []
-        made = await self._at(session, partial(self._store.create, session, batches, {}, row))
+        made = await self._logs.on(session, lambda _: self._store.create(session, batches, {}, row))
         if made and row.due is not None:
             await self._ring()
         return made
@@ -150,7 +142,7 @@ class FileWorld:
         return head
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[StoredRecord]:
-        return await self._on(session, lambda log: log.read(after, limit))
+        return await self._logs.on(session, lambda log: log.read(after, limit))
 
     async def salvage(self, session: str) -> Salvage:
         """Everything that can be read, also after damage, for people who repair a log."""
@@ -164,7 +156,7 @@ class FileWorld:
                     found.records.extend(item)
             return found
 
-        return await self._on(session, work)
+        return await self._logs.on(session, work)
 
     async def wait(self, session: str, after: int, timeout: float) -> int:
         head = await self._head(session)
@@ -180,7 +172,7 @@ class FileWorld:
     # ------------------------------------------------------------------------- rows and ownership
 
     async def session(self, session: str) -> SessionRow:
-        return await self._on(session, lambda log: rows.row_of(log, self._liveness.alive))
+        return await self._logs.on(session, lambda log: rows.row_of(log, self._liveness.alive))
 
     async def sessions(self, after: str = "", limit: int = 1000) -> list[SessionRow]:
         names = [name for name in await self._thread(self._store.names) if name > after]
@@ -218,7 +210,7 @@ class FileWorld:
         return claim
 
     async def release(self, session: str, epoch: int) -> None:
-        if await self._on(session, lambda log: rows.release(log, epoch)):
+        if await self._logs.on(session, lambda log: rows.release(log, epoch)):
             await self._ring()
 
     async def wait_due(self, timeout: float) -> None:
@@ -238,7 +230,7 @@ class FileWorld:
             yield name, await self.blob(session, name)
 
     async def put_snapshot(self, session: str, seq: int, data: bytes) -> None:
-        record = await self._on(session, lambda log: log.read(seq - 1, 1))
+        record = await self._logs.on(session, lambda log: log.read(seq - 1, 1))
         if record and record[0].seq == seq:
             put = partial(self._store.put_snapshot, session, seq, record[0].id.encode(), data)
             await self._thread(put)
@@ -249,7 +241,7 @@ class FileWorld:
             return None
         seq, name, data = stored
         try:
-            record = await self._on(session, lambda log: log.read(seq - 1, 1))
+            record = await self._logs.on(session, lambda log: log.read(seq - 1, 1))
         except DamagedLog:
             return None
         return (seq, data) if record and record[0].seq == seq and record[0].id.encode() == name else None
@@ -274,7 +266,7 @@ class FileWorld:
         if [record.seq for record in records] != list(range(1, len(records) + 1)):
             raise BadInput(f"session {session!r} cannot be restored: its records are not numbered 1, 2, 3 …")
         batches = [(r.epoch, [Record(r.id, r.kind, r.time, r.body)]) for r in records]
-        if not await self._at(session, partial(self._store.create, session, batches, blobs, row)):
+        if not await self._logs.on(session, lambda _: self._store.create(session, batches, blobs, row)):
             raise BadInput(f"session {session!r} exists; delete it first, or restore under another name")
         await self._ring()
 
@@ -284,7 +276,7 @@ class FileWorld:
             log.forget()
             self._store.remove(session)
 
-        await self._on(session, work)
+        await self._logs.on(session, work)
         self._watch.poke(session)
 
     async def describe(self) -> Description:
@@ -305,12 +297,7 @@ class FileWorld:
 
     async def aclose(self) -> None:
         """Let running writes end, and close all files. Workers that were registered here are dead then."""
-        self._closed = True
-        await anyio.to_thread.run_sync(self._lanes.close)
-        for logs in self._logs:
-            for log in logs.values():
-                log.close()
-            logs.clear()
+        await self._logs.aclose()
         self._liveness.close()
         self._watch.close()
 
@@ -321,13 +308,13 @@ class FileWorld:
             log.refresh()
             return log.head
 
-        return await self._on(session, work)
+        return await self._logs.on(session, work)
 
     async def _claim(self, owner: Owner, session: str, due: int | None, take_over: bool) -> Claim | None:
         def work(log: Log) -> Claim | None:
             return rows.claim(log, owner, self._liveness, self.repairs.append, due, take_over=take_over)
 
-        claim = await self._on(session, work)
+        claim = await self._logs.on(session, work)
         self._watch.poke(session)
         return claim
 
@@ -349,34 +336,7 @@ class FileWorld:
                 known[worker] = self._liveness.alive(worker)
             return known[worker]
 
-        return await self._each(names, lambda log: rows.listed_row(log, alive))
-
-    async def _each(self, names: Sequence[str], work: Callable[[Log], T]) -> list[T]:
-        """``work`` on every session that exists, in order of ``names``; a hundred at a time, so that appends
-        come in between."""
-        found: dict[str, T] = {}
-
-        def some(lane: int, part: Sequence[str]) -> None:
-            for name in part:
-                try:
-                    found[name] = work(self._log(lane, name))
-                except NotFound:
-                    self._logs[lane].pop(name, None)
-
-        lanes: list[list[str]] = [[] for _ in range(LANES)]
-        for name in names:
-            lanes[self._lanes.lane_of(name)].append(name)
-        async with anyio.create_task_group() as tasks:
-            for lane, mine in enumerate(lanes):
-                if mine:
-                    tasks.start_soon(self._in_parts, lane, mine, some)
-        return [found[name] for name in names if name in found]
-
-    async def _in_parts(
-        self, lane: int, names: list[str], work: Callable[[int, Sequence[str]], None]
-    ) -> None:
-        for start in range(0, len(names), 100):
-            await self._run(lane, partial(work, lane, names[start : start + 100]))
+        return await self._logs.each(names, lambda log: rows.listed_row(log, alive))
 
     async def _reconcile(self) -> None:
         now = clock.monotonic()
@@ -384,13 +344,16 @@ class FileWorld:
             return
         self._reconciled = now
         await self._thread(self._liveness.sweep)
-        await self._each(await self._thread(self._store.names), rows.reconcile)
+        names = await self._thread(self._store.names)
+        listed = set(await self._thread(self._store.names_due))
+        await self._thread(partial(self._store.forget_due, listed.difference(names)))
+        await self._logs.each(names, lambda log: rows.reconcile(log, log.session in listed))
 
     async def _patiently(self, session: str, work: Callable[[Log], T]) -> T:
         until = clock.monotonic() + LOCK_SECONDS
         while True:
             try:
-                return await self._on(session, work)
+                return await self._logs.on(session, work)
             except LockHeldError as held:
                 if clock.monotonic() > until:
                     raise StorageUnavailable(
@@ -403,38 +366,5 @@ class FileWorld:
         self._watch.poke("")
         await self._thread(self._store.ring)
 
-    async def _at(self, session: str, work: Callable[[], T]) -> T:
-        return await self._run(self._lanes.lane_of(session), work)
-
-    async def _on(self, session: str, work: Callable[[Log], T]) -> T:
-        check_session_id(session)
-        lane = self._lanes.lane_of(session)
-        return await self._run(lane, lambda: work(self._log(lane, session)))
-
-    async def _run(self, lane: int, work: Callable[[], T]) -> T:
-        if self._closed:
-            raise StorageUnavailable("this World was closed; open it again with open_world")
-
-        def safely() -> T:
-            with unavailable(f"cannot use the World in {self._store.root}"):
-                return work()
-
-        return await self._lanes.run(lane, safely)
-
     async def _thread(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work)
-
-    def _log(self, lane: int, session: str) -> Log:
-        """What is known of a session. Runs on its lane, and bounds how many are known and open."""
-        logs, opened = self._logs[lane], self._open[lane]
-        log = logs.get(session)
-        if log is None:
-            log = logs[session] = self._store.log(session)
-            if len(logs) > LOGS_PER_LANE:
-                logs.popitem(last=False)[1].close()
-        logs.move_to_end(session)
-        opened[session] = log
-        opened.move_to_end(session)
-        if len(opened) > OPEN_PER_LANE:
-            opened.popitem(last=False)[1].close()
-        return log

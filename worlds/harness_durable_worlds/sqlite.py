@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
@@ -46,8 +46,9 @@ from harness_durable_worlds._sqlite_writer import Writer
 READERS = 2
 _SMALL = 100
 """So many records are read together with what others read; the rest of a longer log by itself."""
-_LOOK_AGAIN = 1.0
+_LOOK_AGAIN = 2.0
 """Seconds after which a waiting task looks for itself, should the watcher have trouble."""
+_CLAIM_TRIES = 5
 _SWEEP = 0.25
 """Seconds between two looks for owners that have died."""
 _NO_BLOBS: Mapping[str, bytes] = MappingProxyType({})
@@ -167,12 +168,14 @@ class SqliteWorld:
 
     async def session(self, session: str) -> SessionRow:
         key = self._key(session)
-        return self._row(session, await self._read(lambda db: log.row_fields(db, key)))
+        fields = await self._read(lambda db: log.row_fields(db, key))
+        return log.row_of(session, fields, self._is_alive)
 
     async def sessions(self, after: str = "", limit: int = 1000) -> list[SessionRow]:
         bindings = (self._app, after, limit)
         found = await self._read(lambda db: db.execute(SQL["select_sessions"], bindings).fetchall())
-        return [self._row(cast(str, each[0]), cast(log.RowFields, each[1:])) for each in found]
+        alive = cache(self._is_alive)  # many sessions, few owners
+        return [log.row_of(cast(str, each[0]), cast(log.RowFields, each[1:]), alive) for each in found]
 
     # ----------------------------------------------------------------------------------- workers
 
@@ -347,8 +350,8 @@ class SqliteWorld:
     def _key(self, session: str) -> log.Key:
         return self._app, check_session_id(session)
 
-    def _row(self, session: str, fields: log.RowFields) -> SessionRow:
-        return log.row_of(session, fields, alive=claims.is_alive(self._liveness.lease_left, fields[6]))
+    def _is_alive(self, worker: str) -> bool:
+        return claims.is_alive(self._liveness.lease_left, worker)
 
     def _told(self, session: str, row: RowUpdate | None) -> None:
         self._news.appended(session)

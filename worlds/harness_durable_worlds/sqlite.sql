@@ -75,7 +75,7 @@ select seq, epoch, rid, kind, time, body, crc from event where app = ? and sid =
 select rid from event where app = ? and sid = ? and seq > ? order by seq limit ?
 
 -- :name scan_events
-select seq, epoch, rid, kind, time, body, crc from event where id = ? and app = ? and sid = ?
+select seq, epoch, rid, kind, time, body, crc from event where id = ? and +app = ? and +sid = ?
 
 -- :name last_id
 select max(id) from event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from harness_durable.adapter import Capabilities, Harness, Launch, LifeContext, TurnEnd
 from harness_durable.events import ReplayPolicy
@@ -14,6 +14,7 @@ from .gate import READS
 from .launch import DEFAULT_TOOLS
 from .naming import custom_tool
 from .prepare import prepare
+from .proof import prove, refuse_unproven
 
 CONTAINERS = frozenset({"Agent", "Task"})
 """Tools that hold a loop of their own. Releasing one again is safe: what it does inside is gated call by
@@ -47,8 +48,20 @@ class ClaudeCode:
     def custom_name(self, tool: str) -> str:
         return custom_tool(tool)
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return install.SUPPORTED
+
+    async def install(self, version: str | None, progress: Callable[[str], None]) -> Harness:
+        return await install.install(version, progress)
+
+    async def check(self) -> Sequence[str]:
+        return await prove(await install.find())
+
     async def find(self, version: str | None = None) -> Harness:
-        return await install.find(version)
+        found = await install.find(version)
+        await refuse_unproven(found)
+        return found
 
     async def prepare(self, ctx: LifeContext) -> Launch:
         return await prepare(ctx)

@@ -15,6 +15,7 @@ from harness_durable.state import Message, Session
 
 from . import frames
 from .naming import main_file, message_uuid
+from .proof import RESUMED, can_continue
 from .transcript import parse
 
 
@@ -38,6 +39,7 @@ class Delivery:
         message = self._ctx.journal.state.messages.get(self._ctx.turn)
         if message is not None:
             await self._send(message)
+            await self._say_aloud(message)
         self._begun.set()
         # Before the model has said something, the harness would take a steer for a turn of its own.
         await self._moves.wait()
@@ -45,6 +47,14 @@ class Delivery:
             for steer in self._unsent(self._ctx.journal.state):
                 await self._send(steer)
             await self._ctx.journal.writer.until(lambda state: bool(self._unsent(state)))
+
+    async def _say_aloud(self, message: Message) -> None:
+        """For a harness that cannot continue in the middle: tell it, in a message that the model sees."""
+        number = message_uuid(self._ctx.journal.state.native_id, f"{message.id}/resumed/{self._ctx.life}")
+        fresh = self._ctx.rung == "continue" and self._uuid(message) in self._known
+        if fresh and number not in self._sent and not await can_continue(self._ctx.harness):
+            self._sent.add(number)
+            await self._link.write(frames.message(RESUMED, number, self._ctx.journal.state.native_id))
 
     async def begun(self) -> None:
         """Return when the turn's message has been sent."""

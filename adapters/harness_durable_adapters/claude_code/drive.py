@@ -1,8 +1,8 @@
 """Driving a life: one reader of the harness's output, and a task for everything that may take time.
 
 Works the same on a fresh life and on one that another worker began: what was said already is on record at
-the keeper, what came of it is in the log. So the output is always read from its start; what the log has from it is
-passed over."""
+the keeper, what came of it is in the log. So the output is always read from its start; what the log has from
+it is passed over."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Conversation:
     async def _speak(self) -> None:
         """What the harness has to hear before anything else."""
         if INITIALIZE not in self._said.asked:
-            await self.link.write(frames.request(INITIALIZE, initialize(self.ctx)))
+            await self.link.write(frames.request(INITIALIZE, initialize(custom=bool(self.ctx.tools.tools))))
 
     async def _deliver(self) -> None:
         await self._initialized.wait()

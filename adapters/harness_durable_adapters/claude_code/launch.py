@@ -9,7 +9,10 @@ import json
 import os
 from typing import Literal
 
-from harness_durable.adapter import Launch, LifeContext
+import msgspec
+
+from harness_durable.adapter import Launch
+from harness_durable.events import AgentSpec
 
 from .naming import RESUME_SENTINEL, SERVER, main_file
 from .shapes import Json
@@ -49,9 +52,20 @@ _QUIET = {
 }
 
 
-def launch(ctx: LifeContext, mode: Mode, transcript: bytes) -> Launch:
+class Start(msgspec.Struct, frozen=True):
+    """What a start depends on. ``native`` is the conversation's id; ``custom``: there are custom tools."""
+
+    binary: str
+    native: str
+    agent: AgentSpec
+    home: str
+    token: str
+    custom: bool
+
+
+def launch(start: Start, mode: Mode, transcript: bytes) -> Launch:
     """Start or continue a life. ``transcript`` is the main file, unless the mode is ``fresh``."""
-    native = ctx.journal.state.native_id
+    native = start.native
     files: dict[str, bytes] = {f"{_CONFIG}/tmp/.keep": b""}
     if mode == "fresh":
         session = ["--session-id", native]
@@ -59,20 +73,20 @@ def launch(ctx: LifeContext, mode: Mode, transcript: bytes) -> Launch:
         # A path and not an id: it is found whatever the workspace is called on this machine.
         place = f"{_CONFIG}/projects/{SERVER}/{main_file(native)}"
         files[place] = _literal(transcript)
-        session = ["--resume", f"{ctx.home}/{place}"]
-    return Launch((ctx.harness.path, *_arguments(ctx), *session), _environment(ctx, mode), files)
+        session = ["--resume", f"{start.home}/{place}"]
+    return Launch((start.binary, *_arguments(start), *session), _environment(start, mode), files)
 
 
-def initialize(ctx: LifeContext) -> Json:
+def initialize(*, custom: bool) -> Json:
     """The request that registers our hooks and our MCP server."""
     hooks = {name: [{"matcher": None, "hookCallbackIds": [name], "timeout": _HOOK_TIMEOUT}] for name in HOOKS}
-    servers = [SERVER] if ctx.tools.tools else []
+    servers = [SERVER] if custom else []
     return {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": servers}
 
 
-def _arguments(ctx: LifeContext) -> list[str]:
-    agent = ctx.agent
-    servers = {SERVER: {"type": "sdk", "name": SERVER}} if ctx.tools.tools else {}
+def _arguments(start: Start) -> list[str]:
+    agent = start.agent
+    servers = {SERVER: {"type": "sdk", "name": SERVER}} if start.custom else {}
     given = [
         "-p",
         *("--output-format", "stream-json", "--verbose", "--input-format", "stream-json"),
@@ -89,20 +103,20 @@ def _arguments(ctx: LifeContext) -> list[str]:
     return given
 
 
-def _environment(ctx: LifeContext, mode: Mode) -> dict[str, str]:
-    config = f"{ctx.home}/{_CONFIG}"
+def _environment(start: Start, mode: Mode) -> dict[str, str]:
+    config = f"{start.home}/{_CONFIG}"
     env = {
         **_QUIET,
         "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *_PATH.split(":")])).strip(
             ":"
         ),
-        "HOME": ctx.home,
+        "HOME": start.home,
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "CLAUDE_CONFIG_DIR": config,
         "CLAUDE_CODE_TMPDIR": f"{config}/tmp",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:@PORT@",
-        "ANTHROPIC_API_KEY": ctx.token,
+        "ANTHROPIC_API_KEY": start.token,
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "CLAUDE_CODE_MAX_RETRIES": "100",

