@@ -45,11 +45,11 @@ class Packed(msgspec.Struct, frozen=True):
     blobs: dict[str, bytes] = {}
 
 
-def pack(raw: bytes) -> Packed:
-    """Make a payload of any bytes."""
-    if len(raw) > INLINE:
+def pack(raw: bytes, inline: int = INLINE) -> Packed:
+    """Make a payload of any bytes; a blob if they are more than ``inline``."""
+    if len(raw) > inline:
         name = hashlib.sha256(raw).hexdigest()
-        preview = raw[: PREVIEW * 4].decode("utf-8", "replace")[:PREVIEW]
+        preview = raw[: PREVIEW * 4].decode("utf-8", "replace")[: min(PREVIEW, inline)]
         return Packed(Payload(len(raw), blob=name, preview=preview), {name: compress(raw)})
     try:
         return Packed(Payload(len(raw), text=raw.decode()))

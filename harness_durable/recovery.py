@@ -113,11 +113,11 @@ def _continued(state: Session, turn: Turn, facts: Facts) -> list[CallPlan]:
     for calls in responses.values():
         for call in calls:
             if call.open:
-                plans.append(_within(call, calls, facts))
+                plans.append(_within(state, call, calls, facts))
     return plans
 
 
-def _within(call: ToolCall, siblings: list[ToolCall], facts: Facts) -> CallPlan:
+def _within(state: Session, call: ToolCall, siblings: list[ToolCall], facts: Facts) -> CallPlan:
     began = [c for c in siblings if c.released_in is not None or not c.open]
     if call.name in facts.containers:
         return CallPlan(call.id, call.name, "replay", "a subagent: its own calls are answered from the log")
@@ -127,6 +127,8 @@ def _within(call: ToolCall, siblings: list[ToolCall], facts: Facts) -> CallPlan:
         return _by_policy(call, facts)
     if call.agent is not None or any(c.name in facts.containers and c.open for c in siblings):
         return CallPlan(call.id, call.name, "replay", "never released; its response is given again")
+    if any(asked.call == call.id and not asked.allow for asked in state.permissions.values()):
+        return CallPlan(call.id, call.name, "not_started", "nobody has allowed it, and its siblings began")
     if call.origin == "custom":
         return CallPlan(call.id, call.name, "run", "never released, so it runs now")
     return CallPlan(call.id, call.name, "not_started", "never released, and its siblings were")
@@ -145,6 +147,8 @@ def _by_policy(call: ToolCall, facts: Facts) -> CallPlan:
     """Released, no outcome."""
     policy = _effective(call, facts)
     ours = call.origin == "custom"
+    if call.releases >= MAX_FRUITLESS:
+        return CallPlan(call.id, call.name, "unknown", f"cut off {call.releases} times; it may be the cause")
     if policy == "safe":
         action: Action = "run" if ours else ("replay" if call.agent is not None else "again")
         return CallPlan(call.id, call.name, action, "released without outcome; repeating it is safe")

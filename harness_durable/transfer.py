@@ -221,14 +221,15 @@ def _unpacked(line: _Record) -> StoredRecord:
 
 
 async def _lines(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The stream cut at newlines; the last piece comes as it is."""
+    """The stream cut at newlines; the last piece comes as it is. Each byte is looked at once, because a
+    stream may come in very small chunks."""
     rest = bytearray()
     async for chunk in stream:
-        rest += chunk
-        *whole, last = bytes(rest).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
-        rest = bytearray(last)
+        first, *others = chunk.split(b"\n")
+        rest += first
+        for other in others:
+            yield bytes(rest) + b"\n"
+            rest = bytearray(other)
         if len(rest) > _LONGEST_LINE:
             raise BadInput("this is not a session export: a line is longer than any export writes")
     if rest:

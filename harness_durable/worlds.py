@@ -18,9 +18,11 @@ _PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)|(?<=password=)[^&]*")
 
 def redact(url: str) -> str:
     """The URL without its password, for people and logs."""
+    if "password=" in url:
+        url = _PASSWORD.sub("***", url)
     scheme, found, rest = url.partition("://")
     if not found or "@" not in rest:
-        return _PASSWORD.sub("***", url) if "password=" in url else url
+        return url
     userinfo, _, host = rest.rpartition("@")
     user = userinfo.partition(":")[0]
     return f"{scheme}://{user}:***@{host}" if ":" in userinfo else url

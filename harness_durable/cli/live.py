@@ -29,7 +29,7 @@ async def follow_turn(durable: Durable, session: str, turn: str) -> None:
 
 
 async def _lines(reader: Reader, turn: str) -> None:
-    state = Session()
+    state, head = Session(), (await reader.world.session(reader.session)).head
     async for entry in reader.follow():
         fold.apply(state, entry)
         line = tell(state, entry)
@@ -43,7 +43,7 @@ async def _lines(reader: Reader, turn: str) -> None:
                 else f"{when} {mark} {visible(line.text)}",
                 err=True,
             )
-        if known is not None and known.settled:
+        if known is not None and known.settled and entry.seq >= head:
             return
 
 

@@ -6,14 +6,15 @@ on the store, in apps of its own, so that it can be run against a store that is 
 
 from __future__ import annotations
 
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import anyio
 import click
 import msgspec
 
 from harness_durable import registry
+from harness_durable.cli.common import asynchronous, json_option, print_json, print_rows, say
 from harness_durable.worlds import open_world, redact
 
 if TYPE_CHECKING:
@@ -33,20 +34,20 @@ async def run_check(url: str, as_json: bool, slack: float = 1.0) -> int:
         async for result in results:
             broken += not result.ok
             if as_json:
-                click.echo(msgspec.json.encode(result))
+                print_json(msgspec.to_builtins(result))
             else:
                 _print_row(result)
     if not as_json:
         kept = "all promises are kept" if not broken else f"promises broken: {broken}"
-        click.echo(f"{redact(url)}: {kept}", err=True)
+        say(f"{redact(url)}: {kept}")
     return 1 if broken else 0
 
 
 def _print_row(result: CheckResult) -> None:
     """A line for people on a terminal, tab-separated fields for programs."""
     mark, word = ("✓", "kept") if result.ok else ("✗", "broken")
-    if not click.get_text_stream("stdout").isatty():
-        click.echo("\t".join((word, result.id, result.promise, result.detail)))
+    if not sys.stdout.isatty():
+        print_rows((), [(word, result.id, result.promise, result.detail)])
         return
     from rich.console import Console
     from rich.padding import Padding
@@ -63,16 +64,19 @@ def worlds() -> None:
 
 
 @worlds.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One object a line.")
+@json_option
 def list_schemes(as_json: bool) -> None:
     """Print the URL schemes that can be used here, ours first."""
     for scheme in registry.known("world"):
-        click.echo(msgspec.json.encode({"scheme": scheme}) if as_json else f"{scheme}:")
+        if as_json:
+            print_json({"scheme": scheme})
+        else:
+            click.echo(f"{scheme}:")
 
 
 @worlds.command()
 @click.argument("url")
-@click.option("--json", "as_json", is_flag=True, help="One object a line.")
+@json_option
 @click.option(
     "--slack",
     type=click.FloatRange(0.1, 1000),
@@ -80,7 +84,7 @@ def list_schemes(as_json: bool) -> None:
     show_default=True,
     help="Multiply every time limit by this, for a machine that is busy.",
 )
-@click.pass_context
-def check(ctx: click.Context, url: str, as_json: bool, slack: float) -> None:
+@asynchronous
+async def check(url: str, as_json: bool, slack: float) -> None:
     """Check that the World at URL keeps its promises, W1 to W14. Exits with 1 if it does not."""
-    ctx.exit(anyio.run(run_check, url, as_json, slack))
+    sys.exit(await run_check(url, as_json, slack))

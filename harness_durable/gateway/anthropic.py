@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from harness_durable.gateway import anthropic_request, anthropic_response, rawjson
+from harness_durable.gateway import anthropic_forms, anthropic_request, anthropic_response, rawjson
 from harness_durable.gateway.anthropic_request import RESUME_SENTINEL
 from harness_durable.gateway.anthropic_response import MessageCollector
 from harness_durable.gateway.rawjson import Unreadable
@@ -62,16 +62,16 @@ class Anthropic:
         return anthropic_response.parse_json(body)
 
     def with_tool_ids(self, parsed: Parsed, ids: Sequence[str], *, streamed: bool) -> Parsed:
-        return anthropic_response.with_tool_ids(parsed, ids, streamed=streamed)
+        return anthropic_forms.with_tool_ids(parsed, ids, streamed=streamed)
 
     def fresh_tool_id(self) -> str:
         return f"toolu_{uuid.uuid4().hex[:24]}"
 
     def to_json(self, body: bytes) -> bytes:
-        return anthropic_response.to_json(body)
+        return anthropic_forms.to_json(body)
 
     def to_sse(self, body: bytes) -> bytes:
-        return anthropic_response.to_sse(body)
+        return anthropic_forms.to_sse(body)
 
     def error(self, status: int, message: str) -> bytes:
         kind = _KINDS.get(status, "api_error")

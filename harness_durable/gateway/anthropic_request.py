@@ -20,7 +20,7 @@ from harness_durable.gateway.rawjson import Unreadable
 RESUME_SENTINEL = "<durable-resume/>"
 """The text that makes a resumed harness go on. It is taken out again before the model could see it."""
 
-_REMINDER = "<system-reminder>"
+_REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 _Block = dict[str, object]
 
 _ESCAPE = re.compile(
@@ -80,13 +80,21 @@ def _blocks(content: object) -> list[_Block]:
 def _block(block: _Block) -> _Block | None:
     kept = {name: value for name, value in block.items() if name != "cache_control"}
     if kept.get("type") == "text":
-        said = str(kept.get("text", "")).rstrip()
+        said = _without_reminders(str(kept.get("text", "")))
         if not said or said.startswith(_REMINDER) or said.strip() == RESUME_SENTINEL:
             return None
         kept["text"] = said
     elif kept.get("type") == "tool_result":
         kept["content"] = _blocks(kept.get("content"))
     return kept
+
+
+def _without_reminders(text: str) -> str:
+    """A harness hangs reminders (of tokens left, for instance) on the end of whatever comes last."""
+    text = text.rstrip()
+    while text.endswith(_REMINDER_END) and (begin := text.rfind(_REMINDER)) >= 0:
+        text = text[:begin].rstrip()
+    return text
 
 
 def _results_first(blocks: list[_Block]) -> list[_Block]:

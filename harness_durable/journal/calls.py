@@ -12,9 +12,12 @@ from harness_durable.crashpoints import reach
 from harness_durable.events import ReplayPolicy, Source, ToolOrigin, Usage
 from harness_durable.journal.requests import Bases, split
 from harness_durable.journal.writer import Decision, Writer
-from harness_durable.payload import pack, pack_text
+from harness_durable.payload import INLINE, pack, pack_text
 from harness_durable.policy import Verdict, gate
 from harness_durable.state import Session
+
+REQUEST_INLINE = 256 << 10
+"""Bytes of a request that its event holds itself: a whole conversation must fit into one record."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -68,10 +71,12 @@ class CallTransitions:
         """Before the request goes upstream. Returns the model call's id."""
         parts = split(body, field)
         base, keep = self._bases.kept(agent or "", parts)
+        inline = min(INLINE, REQUEST_INLINE // max(1, len(parts) - keep))
+        packed = [pack(part, inline) for part in parts[keep:]]
 
         def decide(state: Session, wanted: Decision) -> str:
             call = f"m{len(state.model_calls) + 1}"
-            payloads = tuple(wanted.keep(pack(part)) for part in parts[keep:])
+            payloads = tuple(wanted.keep(part) for part in packed)
             wanted.events.append(
                 events.ModelRequested(call, key, life, wire, model, path, payloads, base, keep, agent)
             )

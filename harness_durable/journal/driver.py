@@ -35,6 +35,8 @@ class Journal(CallTransitions):
     async def turn_started(self, message: str) -> None:
         def decide(state: Session, wanted: Decision) -> None:
             if message not in state.turns:
+                if state.last_turn is not None:
+                    _close_calls(state, wanted, state.last_turn)  # it waited for a person who went on instead
                 wanted.events.append(events.TurnStarted(message))
                 wanted.row = RowUpdate("running", clock.now_ms())
 
@@ -64,7 +66,7 @@ class Journal(CallTransitions):
             if state.turn is not None:
                 turn = _close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnCompleted(turn.id, wanted.keep(packed)))
-                wanted.row = _settled(state, turn, "idle")
+                wanted.row = _settled(state, wanted, turn, "idle")
 
         reach("turn.completing")
         await self._settle(decide)
@@ -75,7 +77,7 @@ class Journal(CallTransitions):
             if state.turn is not None:
                 turn = _close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnFailed(turn.id, code, reason))
-                wanted.row = _settled(state, turn, "idle")
+                wanted.row = _settled(state, wanted, turn, "idle")
 
         await self._settle(decide)
 
@@ -84,7 +86,7 @@ class Journal(CallTransitions):
             if state.turn is not None:
                 turn = _close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnCancelled(turn.id, reason))
-                wanted.row = _settled(state, turn, "idle")
+                wanted.row = _settled(state, wanted, turn, "idle")
 
         await self._settle(decide)
 
@@ -193,7 +195,8 @@ class Journal(CallTransitions):
                 return
             payload = wanted.keep(packed)
             wanted.events.append(events.TranscriptAppended(file, life, payload, len(lines), offset))
-            wanted.events.extend(extra.events)
+            # Decided outside: a hook may have told the same outcome meanwhile.
+            wanted.events.extend(event for event in extra.events if _news(state, event))
             wanted.blobs.update(extra.blobs)
 
         await self.writer.decide(decide)
@@ -225,9 +228,14 @@ class Journal(CallTransitions):
         await self.writer.take_snapshot()
 
 
-def _settled(state: Session, turn: Turn, status: str) -> RowUpdate:
-    """Still due: the life has to be ended, and only giving the session back parks it."""
-    waiting = bool(state.queued) or bool(state.steers(turn.id))
+def _settled(state: Session, wanted: Decision, turn: Turn, status: str) -> RowUpdate:
+    """Still due: the life has to be ended, and only giving the session back parks it. Steers that the turn
+    never took become messages of their own, in the same append: accepted is never lost."""
+    steers = state.steers(turn.id)
+    for steer in steers:
+        wanted.events.append(events.MessageAccepted(f"{steer.id}+queued", steer.text))
+        wanted.events.append(events.SteerDelivered(steer.id, ""))
+    waiting = bool(state.queued or steers)
     return RowUpdate("queued" if waiting else status, clock.now_ms())
 
 
@@ -238,4 +246,13 @@ def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:
             wanted.events.append(events.ToolNotStarted(call.id, wanted.keep(pack_text(NOT_STARTED))))
         elif call.open:
             wanted.events.append(events.ToolUnknown(call.id, wanted.keep(pack_text(UNKNOWN))))
+    for name in turn.model_calls:
+        if state.model_calls[name].status == "requested":
+            wanted.events.append(events.ModelFailed(name, None, "the turn was settled first"))
     return turn
+
+
+def _news(state: Session, event: events.AnyEvent) -> bool:
+    """Not an outcome of a call that has one."""
+    call = state.tool_calls.get(getattr(event, "call", ""))
+    return call is None or call.open

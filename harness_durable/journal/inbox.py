@@ -7,7 +7,8 @@ on."""
 from __future__ import annotations
 
 import uuid
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 from harness_durable import clock, codec, events
 from harness_durable.crashpoints import reach
@@ -22,6 +23,8 @@ MAX_MESSAGE = 32 << 20
 """Bytes of a message. Above any model's context; refused before anything is stored."""
 
 WhenBusy = Literal["queue", "steer", "reject"]
+
+T = TypeVar("T")
 
 
 class Inbox:
@@ -76,7 +79,7 @@ class Inbox:
             wanted.row = RowUpdate("running" if state.turn else "queued", clock.now_ms())
             return True
 
-        accepted = await self._writer.decide(decide)
+        accepted = await self._decide(decide)
         reach("steer.accepted" if self.state.messages[message].kind == "steer" else "message.accepted")
         return accepted
 
@@ -91,7 +94,7 @@ class Inbox:
                 wanted.row = RowUpdate("running", clock.now_ms())
             return True
 
-        return await self._writer.decide(decide)
+        return await self._decide(decide)
 
     async def resume(self, by: str) -> bool:
         """Let a turn that waits for a person go on. False if none does."""
@@ -104,7 +107,7 @@ class Inbox:
             wanted.row = RowUpdate("running", clock.now_ms())
             return True
 
-        return await self._writer.decide(decide)
+        return await self._decide(decide)
 
     async def answer(self, request: str, *, allow: bool, by: str, reason: str = "") -> None:
         """Answer a permission request. The first answer counts. Raises ``NotFound``."""
@@ -117,7 +120,12 @@ class Inbox:
                 wanted.events.append(events.PermissionResolved(request, allow, by, reason))
                 wanted.row = RowUpdate("running", clock.now_ms())
 
-        await self._writer.decide(decide)
+        await self._decide(decide)
+
+    async def _decide(self, decision: Callable[[Session, Decision], T]) -> T:
+        """On the log as it is now: an answer that writes nothing ("it is idle") meets no conflict."""
+        await self._writer.refresh()
+        return await self._writer.decide(decision)
 
 
 def _checked(text: str) -> str:

@@ -74,16 +74,30 @@ class Writer:
             return await self._decide(decision)
 
     async def refresh(self) -> None:
-        """Take in what others wrote."""
-        async with self._lock:
-            records = await self.world.read(self.session, self.state.seq)
-            self._apply([entry_of(record, self.session) for record in records])
+        """Take in what others wrote. As patient as an append."""
+        give_up = clock.monotonic() + self._patience
+        while True:
+            try:
+                async with self._lock:
+                    records = await self.world.read(self.session, self.state.seq)
+                    self._apply([entry_of(record, self.session) for record in records])
+                return
+            except StorageUnavailable:
+                if clock.monotonic() > give_up:
+                    raise
+            await clock.sleep(0.1)
 
     async def watch(self) -> None:
-        """Take in what others write, as they write it, for ever. One task of the driver."""
+        """Take in what others write, as they write it. One task of the driver; ends with ``WriterFenced``."""
         while True:
-            await self.world.wait(self.session, self.state.seq, 30.0)
-            await self.refresh()
+            try:
+                await self.world.wait(self.session, self.state.seq, 30.0)
+                await self.refresh()
+            except StorageUnavailable:
+                # What runs need not be cut off for this; whoever must write finds out by itself.
+                await clock.sleep(0.5)
+            if self._fenced is not None:
+                raise self._fenced
 
     async def changed(self) -> None:
         """Return when the state has moved on."""
@@ -117,6 +131,8 @@ class Writer:
             try:
                 await self._append(records, wanted)
             except Conflict as conflict:
+                if not conflict.records:
+                    raise  # the log is shorter than what we have read of it: no decision can help
                 self._apply([entry_of(record, self.session) for record in conflict.records])
                 continue
             first = self.state.seq + 1

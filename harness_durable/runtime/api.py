@@ -51,6 +51,7 @@ class Durable:
         self.world, self.worker, self.settings = world, worker, settings
         self._tasks = tasks
         self._driving: dict[str, anyio.Event] = {}
+        self._wanted: set[str] = set()
 
     @classmethod
     @asynccontextmanager
@@ -124,6 +125,7 @@ class Durable:
 
     def keep_driving(self, session: str, equipment: Equipment) -> None:
         """See to it that somebody drives this session until it is idle; us, if nobody else does."""
+        self._wanted.add(session)
         if session not in self._driving:
             self._driving[session] = anyio.Event()
             self._tasks.start_soon(self._keep_driving, session, equipment)
@@ -140,13 +142,19 @@ class Durable:
         reader = Reader(self.world, session)
         pause = 0.05
         try:
-            while (state := await reader.load()).has_work:
+            while session in self._wanted:
+                self._wanted.discard(session)  # who asks from here on asks for another look
                 try:
+                    state = await reader.load()
+                    if not state.has_work:
+                        continue
+                    self._wanted.add(session)
                     await self.worker.drive(session, equipment=equipment)
                     pause = 0.05
                 except (SessionBusy, WriterFenced, StaleEpoch):
-                    await self.world.wait(session, state.seq, 0.25)
+                    await clock.sleep(0.25)
                 except StorageUnavailable:
+                    self._wanted.add(session)
                     await clock.sleep(pause)
                     pause = min(pause * 2, 5.0)
         finally:
@@ -227,13 +235,14 @@ class Turn:
 
     async def events(self, after: int = 0) -> AsyncGenerator[Entry]:
         """Entries of the session's log from ``after`` on, until this turn is settled."""
-        state = State()
+        state, head = State(), (await self._durable.world.session(self.session)).head
         async for entry in self._reader.follow():
             fold.apply(state, entry)
             if entry.seq > after:
                 yield entry
             turn = state.turns.get(self.id)
-            if turn is not None and turn.settled:
+            # Settled within the past is not the end: a person may have let it go on since.
+            if turn is not None and turn.settled and entry.seq >= head:
                 return
 
     async def progress(self) -> str:

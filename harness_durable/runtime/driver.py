@@ -7,6 +7,7 @@ written down first, and why nothing here is remembered that the log does not kno
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Coroutine
@@ -132,6 +133,7 @@ class Driver:
         """Make sure that the old life acts no more, then say so."""
         life = self.journal.state.lives.get(plan.life)
         if life is not None and life.ended is None:
+            await self.journal.still_ours()
             await self.sandbox.reap(_ref(life))
         await self.journal.recovery_begun(plan, life_gone=why)
 
@@ -149,7 +151,7 @@ class Driver:
         context = self._context(plan, rung, life, tools, harness, uuid.uuid4().hex)
         try:
             link = await self._launch(context, ref)
-        except (SandboxUnavailable, HarnessMissing) as trouble:
+        except (SandboxUnavailable, HarnessMissing, KeeperGone) as trouble:
             await self._lost(context, str(trouble), None)
             return
         await self.journal.turn_resumed(life, rung, told) if rung != "start" else None
@@ -176,6 +178,7 @@ class Driver:
         try:
             link = await self.sandbox.attach(_ref(life), self.claim.epoch)
         except KeeperGone:
+            await self._end_life(plan, "its keeper is gone")
             return
         tools = self._tools(life.id)
         await self.journal.recovery_begun(plan, life_gone="")
@@ -204,7 +207,7 @@ class Driver:
         )
         try:
             end = await first_of(
-                lambda: self.adapter.drive(context, link),
+                lambda: self._drive(context, link, gateway),
                 lambda: gateway.serve(link.requests()),
                 self._progress.run,
                 *(self._settler(context.tools, call) for call in settling),
@@ -230,9 +233,18 @@ class Driver:
             await self.journal.life_ended(context.life, SETTLED)
             await self.journal.steers_requeued()
 
+    async def _drive(self, context: LifeContext, link: Link, gateway: Gateway) -> TurnEnd:
+        """An answer that was on its way when the harness died is paid for: it is recorded first."""
+        try:
+            return await self.adapter.drive(context, link)
+        except (HarnessDied, HarnessStuck, KeeperGone):
+            await gateway.drained()
+            raise
+
     async def _leave(self, context: LifeContext, link: Link, ref: LifeRef) -> None:
         """A planned stop: end the life through its keeper, which refuses us if a newer worker has it."""
-        await link.shutdown()
+        with contextlib.suppress(KeeperGone):
+            await link.shutdown()
         await self.sandbox.reap(ref)
         await self.journal.life_ended(context.life, "the worker was stopped")
         await self.journal.turn_interrupted("the worker was stopped", planned=True)

@@ -44,7 +44,9 @@ async def first_of(
                 tasks.start_soon(companion)
             tasks.start_soon(run, tasks.cancel_scope)
     except BaseExceptionGroup as group:
-        raise heaviest(group) from group
+        error = heaviest(group)
+        if not (answer and isinstance(error, KeeperGone)):  # gone once all was said: no matter
+            raise error from group
     return answer[0]
 
 

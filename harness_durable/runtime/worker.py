@@ -34,6 +34,7 @@ class Worker:
         self.world, self.equipment, self.owner, self.lease = world, equipment, owner, lease
         self.leaving = False
         self._lease_lost = False
+        self._done: set[Claim] = set()
 
     @classmethod
     @asynccontextmanager
@@ -71,14 +72,18 @@ class Worker:
         """Drive whatever is due, for ever, up to ``concurrency`` sessions at once."""
         slots = anyio.CapacityLimiter(self.equipment.settings.concurrency)
         async with anyio.create_task_group() as tasks:
-            while True:
-                await self._fill(tasks, slots)
-                await self.world.wait_due(1.0)
+            try:
+                while True:
+                    await self._fill(tasks, slots)
+                    await self.world.wait_due(1.0)
+            except anyio.get_cancelled_exc_class():
+                self.leaving = True  # before our drivers hear of it
+                raise
 
     async def _fill(self, tasks: TaskGroup, slots: anyio.CapacityLimiter) -> None:
         free = int(slots.available_tokens)
         for claim in await self.world.claim(self.owner, free) if free else []:
-            await slots.acquire_on_behalf_of(claim.session)
+            await slots.acquire_on_behalf_of(claim)
             tasks.start_soon(self._drive_one, claim, slots)
 
     async def _drive_one(self, claim: Claim, slots: anyio.CapacityLimiter) -> None:
@@ -87,7 +92,7 @@ class Worker:
         except (WriterFenced, StaleEpoch, StorageUnavailable, SessionBusy) as trouble:
             log.warning("session %s: %s", claim.session, trouble)
         finally:
-            slots.release_on_behalf_of(claim.session)
+            slots.release_on_behalf_of(claim)
 
     async def _drive(self, claim: Claim, equipment: Equipment) -> None:
         try:
@@ -96,8 +101,16 @@ class Worker:
         except BaseExceptionGroup as group:
             raise heaviest(group) from group
         finally:
+            self._done.add(claim)
             with anyio.CancelScope(shield=True):
-                await self.world.release(claim.session, claim.epoch)
+                await self._give_back()
+
+    async def _give_back(self) -> None:
+        """Release what is driven no more. Tried again with each renewal: what the store did not let us give
+        back would stay ours, driven by nobody, as long as we live."""
+        for claim in tuple(self._done):
+            await self.world.release(claim.session, claim.epoch)
+            self._done.discard(claim)
 
     def _planned(self) -> bool:
         """Are we stopping because we want to? A worker that lost its lease leaves its harnesses alone."""
@@ -108,10 +121,12 @@ class Worker:
         while True:
             await clock.sleep(self.lease / 3)
             reach("lease.renewing")
+            asked = clock.monotonic()
             try:
                 with anyio.fail_after(self.lease / 3):
                     await self.world.renew(self.owner)
-                renewed = clock.monotonic()
+                    renewed = asked
+                    await self._give_back()
             except (StorageUnavailable, TimeoutError) as trouble:
                 log.warning("the lease could not be renewed: %s", trouble)
             if clock.monotonic() - renewed > self.lease * 2 / 3:

@@ -31,8 +31,9 @@ async def run(
     timeout: float,
     scratch: Path,
 ) -> ExecResult:
-    """Input and output are unnamed files in ``scratch``: any size, and no child that keeps a pipe
-    open can delay the end. As a shell would, 127 says not found and 126 not executable."""
+    """Input and output are unnamed files in ``scratch``: any size, and no child that keeps a pipe open can
+    delay the end. The environment has one more name, by which its children are found. As a shell
+    would, 127 says not found and 126 not executable."""
     _check_directory(cwd, argv[0])
     marker = secrets.token_hex(16)
     with _file(scratch, stdin) as source, _file(scratch) as out, _file(scratch) as err:

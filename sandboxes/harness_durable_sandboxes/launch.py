@@ -28,6 +28,10 @@ Isolation = Literal["auto", "guard"]
 KEEPER = Path(__file__).parent / "keeper"
 
 
+class StartedBefore(SandboxUnavailable):
+    """There is a life of that id; it was not touched."""
+
+
 @cache
 def host() -> str:
     """``NAME/BOOT``: a life can be here only if both are the same."""
@@ -45,8 +49,8 @@ def directory(root: Path, life: str) -> Path:
 async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> None:
     """Returns when the harness runs under its keeper.
 
-    Raises ``FileExistsError``, ``HarnessMissing`` or ``SandboxUnavailable``; what was made by then is
-    left to the caller to reap.
+    Raises ``StartedBefore``, ``HarnessMissing``, ``BadInput`` or ``OSError``; what was made by then is left
+    to the caller to reap.
     """
     run = life / "keeper"
     with socket.socket() as relay:
@@ -61,8 +65,12 @@ async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> N
 
 
 def _lay_out(life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapping[str, object]) -> None:
-    for path in (life, life / "home", life / "keeper"):
-        path.mkdir(mode=0o700)
+    try:
+        life.mkdir(mode=0o700)
+    except FileExistsError as error:
+        raise StartedBefore(f"{life} exists: attach to this life, or reap it first") from error
+    (life / "home").mkdir(mode=0o700)
+    (life / "keeper").mkdir(mode=0o700)
     for name, content in spec.files.items():
         _write(life / "home", name, _filled_bytes(content, places))
     _private(life / "token", spec.token.encode())
@@ -137,8 +145,11 @@ def _write(home: Path, path: str, content: bytes) -> None:
     if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in path:
         raise BadInput(f"file {path!r} of the life must lie below its home; use a relative path")
     target = home / relative
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _private(target, content)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _private(target, content)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise BadInput(f"file {path!r} of the life collides with another one; rename it") from error
 
 
 def _private(path: Path, content: bytes) -> None:

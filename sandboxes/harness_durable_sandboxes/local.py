@@ -36,7 +36,8 @@ class LocalSandbox:
     """
 
     def __init__(self, root: Path, isolation: launch.Isolation = "auto") -> None:
-        self._root, self._isolation = root.absolute(), isolation
+        self._root = root.absolute()
+        self._isolation: launch.Isolation = isolation
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @property
@@ -54,13 +55,13 @@ class LocalSandbox:
         try:
             await launch.launch(Path(ref.run_dir), spec, self._isolation)
             return ref, await attach(_run(ref), spec.token, epoch)
-        except FileExistsError as error:
-            raise SandboxUnavailable(
-                f"life {spec.life} was started before; attach to it, or reap it first"
-            ) from error
-        except BaseException:
+        except launch.StartedBefore:
+            raise
+        except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.reap(ref)
+            if isinstance(error, OSError):
+                raise SandboxUnavailable(f"cannot start a life: {error}; see to {self._root}") from error
             raise
 
     async def attach(self, ref: LifeRef, epoch: int) -> Link:
@@ -99,7 +100,12 @@ class LocalSandbox:
         stdin: bytes = b"",
         timeout: float,
     ) -> ExecResult:
-        return await commands.run(argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout, scratch=self._root)
+        try:
+            return await commands.run(
+                argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout, scratch=self._root
+            )
+        except OSError as error:
+            raise SandboxUnavailable(f"cannot run {argv[0]!r}: {error}; see to {self._root}") from error
 
     async def aclose(self) -> None:
         """Nothing to close: lives go on without us."""

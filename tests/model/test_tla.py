@@ -23,9 +23,7 @@ SEGMENTS_SIZE = {"P": "{1, 2}", "MaxEpoch": "3", "MaxLen": "1"}
 SEGMENTS_INVARIANTS = ("NothingAcknowledgedIsCut", "EverySegmentBeforeAHeaderIsCut")
 
 
-def check(
-    model: str, constants: dict[str, str], invariants: tuple[str, ...], folder: Path
-) -> str:
+def check(model: str, constants: dict[str, str], invariants: tuple[str, ...], folder: Path) -> str:
     """What TLC says. Its working files go to ``folder``."""
     lines = ["SPECIFICATION Spec", "CONSTANTS"]
     lines += [f"  {name} = {value}" for name, value in constants.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -103,31 +104,32 @@ async def test_without_namespaces_the_keeper_falls_back_to_a_guard(tmp_path: Pat
         await keeper_left(one)
 
 
-def public(path: Path) -> Path:
-    """A copy of the keeper that another user may read, as pytest's directories are private."""
-    copy = path / "keeper"
-    shutil.copytree(KEEPER, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for one in (path, copy):
-        one.chmod(0o755)
-    for parent in path.parents:
-        if parent.owner() == "root" and parent != Path("/") and parent.stat().st_mode & 0o5 != 0o5:
-            parent.chmod(0o711)
-    return copy
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """pytest's own directories are private to the user who runs the tests."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory)
+        path.chmod(0o755)
+        shutil.copytree(KEEPER, path / "keeper", ignore=shutil.ignore_patterns("__pycache__"))
+        yield path
 
 
-async def test_an_unprivileged_user_gets_a_namespace_too(tmp_path: Path, watch: Watch) -> None:
-    more: dict[str, object] = {}
+async def test_an_unprivileged_user_gets_a_namespace_too(open_to_all: Path) -> None:
+    watch = Watch(open_to_all / "fifo", open_to_all / "fifo")
+    run = open_to_all / "run"
+    more: dict[str, object] = {"keeper": open_to_all / "keeper"}
     if os.getuid() == 0:
+        run.mkdir()
+        shutil.chown(run, NOBODY, NOBODY)
         user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-        more = {"prefix": user, "python": "/usr/bin/python3", "keeper": public(tmp_path)}
-        (tmp_path / "run").mkdir()
-        shutil.chown(tmp_path / "run", NOBODY, NOBODY)
-    async with family(tmp_path / "run", watch, **more) as one, attached(one) as link:
+        more |= {"prefix": user, "python": "/usr/bin/python3"}
+    async with family(run, watch, **more) as one, attached(one) as link:
         assert one.about["isolation"] == "userns"
         os.kill(keeper(one), signal.SIGKILL)
         await until(lambda: not watch.held())
         with pytest.raises(KeeperGone):
             await link.status()
+    watch.close()
 
 
 async def test_kill_leaves_the_keeper_to_tell(tmp_path: Path, watch: Watch) -> None:

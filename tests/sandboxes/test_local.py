@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,9 +35,9 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
     one.close()
 
 
-def spec(life: str, *argv: str, cwd: str = "/", **files: bytes) -> LifeSpec:
+def spec(life: str, *argv: str, cwd: str = "/", files: Mapping[str, bytes] | None = None) -> LifeSpec:
     env = {"PATH": PATH, "HOME": "@HOME@"}
-    return LifeSpec(life, "session", argv, env, cwd, files, "secret-token")
+    return LifeSpec(life, "session", argv, env, cwd, files or {}, "secret-token")
 
 
 @asynccontextmanager
@@ -57,7 +57,7 @@ def keepers(ref: LifeRef, guard: bool = False) -> list[int]:
 
 async def test_a_life_is_private_to_its_user(tmp_path: Path) -> None:
     sandbox = LocalSandbox(tmp_path / "lives")
-    ref, link = await sandbox.start(spec("one", "cat", secret=b"x"), 1)
+    ref, link = await sandbox.start(spec("one", "cat", files={"secret": b"x"}), 1)
     life = Path(ref.run_dir)
     for path, mode in (
         (tmp_path / "lives", 0o700),
@@ -156,6 +156,25 @@ async def test_a_life_of_an_earlier_boot_is_dead_and_tidied_up(tmp_path: Path) -
 async def test_a_life_id_that_is_no_directory_name_is_refused(tmp_path: Path, life: str) -> None:
     with pytest.raises(BadInput):
         LocalSandbox(tmp_path / "lives").locate(life)
+
+
+@pytest.mark.parametrize("files", [{"a": b"", "./a": b""}, {"a": b"", "a/b": b""}, {"a/b": b"", "a": b""}])
+async def test_files_that_collide_are_refused_and_leave_nothing(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    with pytest.raises(BadInput, match="collides"):
+        await sandbox.start(spec("one", "cat", files=files), 1)
+    assert not list((tmp_path / "lives").iterdir())
+
+
+async def test_a_root_that_is_gone_is_the_machinery_s_fault(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    (tmp_path / "lives").rmdir()
+    with pytest.raises(SandboxUnavailable, match="lives"):
+        await sandbox.start(spec("one", "cat"), 1)
+    with pytest.raises(SandboxUnavailable, match="lives"):
+        await sandbox.exec(("true",), cwd=tmp_path, env={}, timeout=5)
 
 
 async def test_a_missing_working_directory_is_not_a_missing_harness(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +23,7 @@ def runner(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
 def suite_gives(monkeypatch: pytest.MonkeyPatch, *results: CheckResult) -> list[float]:
     slacks: list[float] = []
 
-    async def check_world(url: str, *, slack: float) -> AsyncIterator[CheckResult]:
+    async def check_world(url: str, *, slack: float) -> AsyncGenerator[CheckResult]:
         slacks.append(slack)
         for result in results:
             yield result
@@ -43,9 +43,7 @@ def test_list_shows_the_known_schemes(runner: CliRunner) -> None:
     assert [json.loads(line)["scheme"] + ":" for line in objects] == lines
 
 
-def test_check_prints_a_row_for_each_promise(
-    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_prints_a_row_for_each_promise(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_gives(monkeypatch, KEPT, BROKEN)
     done = runner.invoke(worlds, ["check", URL])
     rows = [line.split("\t") for line in done.stdout.splitlines()]
@@ -57,12 +55,11 @@ def test_check_prints_a_row_for_each_promise(
     assert done.exit_code == 1
 
 
-def test_check_as_json_is_one_object_a_line(
-    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_as_json_is_one_object_a_line(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     slacks = suite_gives(monkeypatch, KEPT)
     done = runner.invoke(worlds, ["check", URL, "--json", "--slack", "3"])
     assert json.loads(done.stdout) == {
+        "v": 1,
         "id": "W1",
         "promise": "An append is whole",
         "ok": True,

@@ -92,6 +92,11 @@ def a_system_message_in_the_middle(body: Body) -> None:
     body["messages"].insert(1, {"role": "system", "content": "The date is new."})
 
 
+def a_reminder_on_the_end_of_a_result(body: Body) -> None:
+    result = content(body, 2)[0]
+    result["content"] += "\n<system-reminder>\n<total_tokens>17</total_tokens>\n</system-reminder>"
+
+
 def the_sentinel_beside_the_results(body: Body) -> None:
     content(body, 2).append({"type": "text", "text": RESUME_SENTINEL})
 
@@ -124,6 +129,7 @@ def other_frame(body: Body) -> None:
         a_result_as_blocks,
         a_reminder_beside_the_results,
         a_reminder_within_a_result,
+        a_reminder_on_the_end_of_a_result,
         a_system_message_in_the_middle,
         the_sentinel_beside_the_results,
         the_sentinel_as_a_message,
@@ -272,6 +278,13 @@ def test_a_model_that_speaks_of_the_sentinel_is_left_alone() -> None:
     raw = json.dumps(body).encode()
 
     assert json.loads(WIRE.prepare(raw)) == body
+
+
+def test_a_person_who_speaks_of_the_sentinel_is_left_alone_byte_for_byte() -> None:
+    text = f"what is {RESUME_SENTINEL} for?"
+    body = b'{"messages":[{ "role": "user", "content": [ {"type":"text","text":"%s"} ] }]}' % text.encode()
+
+    assert WIRE.prepare(body) == body
 
 
 def test_half_a_surrogate_pair_is_replaced_so_that_the_provider_can_read_it() -> None:

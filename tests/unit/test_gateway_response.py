@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness_durable.events import Usage
@@ -92,6 +92,7 @@ def test_a_stream_is_taken_apart_and_its_tool_inputs_are_the_bytes_that_the_mode
     assert parsed.body == streamed()
 
 
+@settings(deadline=None)
 @given(style=STYLES, places=st.lists(st.integers(0, 100_000), max_size=60))
 def test_wherever_a_stream_is_cut_it_says_the_same(style: Style, places: list[int]) -> None:
     body = streamed(style=style)
@@ -105,6 +106,7 @@ def test_wherever_a_stream_is_cut_it_says_the_same(style: Style, places: list[in
     assert once.tools[0].input == BIG.encode()
 
 
+@settings(deadline=None)
 @given(style=STYLES)
 def test_byte_by_byte_equals_all_at_once(style: Style) -> None:
     body = streamed(style=style)
@@ -112,6 +114,7 @@ def test_byte_by_byte_equals_all_at_once(style: Style) -> None:
     assert collected(body[at : at + 1] for at in range(len(body))) == collected([body])
 
 
+@settings(deadline=None)
 @given(at=st.integers(0, len(streamed()) - 1))
 def test_a_stream_that_ends_early_is_incomplete_and_has_no_tool_calls(at: int) -> None:
     parsed, _ = collected([streamed()[:at]])
@@ -240,6 +243,7 @@ def test_an_error_in_place_of_a_message_is_that_error() -> None:
 # ------------------------------------------------------------------------------------- both forms
 
 
+@settings(deadline=None)
 @given(style=STYLES)
 def test_a_stream_in_the_other_form_is_the_message_that_it_built(style: Style) -> None:
     body = streamed(style=style)
@@ -279,6 +283,7 @@ def test_citations_and_unknown_blocks_survive_both_ways() -> None:
 # ---------------------------------------------------------------------------------------- tool ids
 
 
+@settings(deadline=None)
 @given(style=STYLES)
 def test_only_the_renamed_call_changes_in_a_stream(style: Style) -> None:
     body = streamed(style=style)

@@ -195,6 +195,22 @@ async def test_equal_requests_of_a_new_life_get_the_records_in_order_and_then_th
     assert texts == ["a", "b", "a", "b", "c"]
 
 
+async def test_two_subagents_of_a_new_life_that_ask_the_same_at_once_get_a_record_each() -> None:
+    async with ScriptedProvider(lambda _: Reply((ToolUse("Bash"),)), check=False) as provider:
+        async with gateway(provider.url) as rig:
+            before = [(await rig.ask(body())).body for _ in range(2)]
+        journal = await taken(rig.world, OTHER)
+        await life(journal, "L2")
+        async with gateway(provider.url, journal=journal, world=rig.world, life="L2", ready=False) as second:
+            sent = [await second.start(body(), headers={"x-claude-code-agent-id": name}) for name in "ab"]
+            await until(lambda: second.kinds()[-2:] == ["model.replayed"] * 2)
+            second.ready.set()
+            again = [(await each.response()).body for each in sent]
+
+    assert sorted(again) == sorted(before)
+    assert len(provider.requests) == 2
+
+
 async def test_a_request_that_comes_twice_is_one_call() -> None:
     async with scripted(lambda _: Reply((DEPLOY,), start_delay=0.2)) as (provider, rig):
         sent = [await rig.start(body()) for _ in range(3)]

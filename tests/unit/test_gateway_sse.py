@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness_durable.gateway.sse import Frame, Framer
@@ -70,6 +70,7 @@ def test_an_event_without_its_blank_line_is_not_given_out() -> None:
     assert rest == b"data: y\n"
 
 
+@settings(deadline=None)
 @given(lines=LINES, end=ENDS, places=st.lists(st.integers(0, 10_000), max_size=40))
 def test_any_cut_gives_the_same_frames_and_loses_no_byte(
     lines: list[bytes], end: bytes, places: list[int]
@@ -84,6 +85,7 @@ def test_any_cut_gives_the_same_frames_and_loses_no_byte(
     assert b"".join(frame.raw for frame in frames) + rest == body
 
 
+@settings(deadline=None)
 @given(lines=LINES, end=ENDS)
 def test_byte_by_byte_equals_all_at_once(lines: list[bytes], end: bytes) -> None:
     body = end.join(lines)

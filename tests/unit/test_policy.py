@@ -21,9 +21,16 @@ def state(*log: ev.AnyEvent) -> Session:
 
 
 def requested(
-    call: str, *, arguments: bytes = b"{}", name: str = "Bash", replay: ReplayPolicy = "never"
+    call: str,
+    *,
+    arguments: bytes = b"{}",
+    name: str = "Bash",
+    replay: ReplayPolicy = "never",
+    response: str = "",
 ) -> ev.AnyEvent:
-    return ev.ToolRequested(call, name, pack(arguments).payload, "m1", replay, "builtin")
+    """By default each call is of a response of its own."""
+    payload = pack(arguments).payload
+    return ev.ToolRequested(call, name, payload, response or f"m-{call}", replay, "builtin")
 
 
 def text(words: str = "x") -> Payload:
@@ -88,6 +95,14 @@ def test_the_first_identical_repeat_of_an_unknown_call_is_refused_and_the_second
     assert (first.action, first.repeats, first.text) == ("refuse", "c1", policy.REFUSED)
     log += [ev.ToolRefused("c2", "c1", text())]
     assert verdict(state(*log), "c3").action == "release"
+
+
+def test_a_refusal_that_the_model_has_not_read_yet_does_not_count() -> None:
+    log = [requested("c1"), ev.ToolReleased("c1", "L1"), ev.ToolUnknown("c1", text())]
+    log += [requested("c2", response="m9"), requested("c3", response="m9"), requested("c4", response="m10")]
+    log += [ev.ToolRefused("c2", "c1", text())]
+    assert verdict(state(*log), "c3").action == "refuse"
+    assert verdict(state(*log), "c4").action == "release"
 
 
 def test_each_unknown_call_has_its_own_refusal() -> None:

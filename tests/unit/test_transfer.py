@@ -73,9 +73,7 @@ async def test_the_file_is_lines_of_json_that_people_can_read(source: PlainWorld
     assert all(len(line) < 3 << 20 for line in (await exported(source)).splitlines())
 
 
-async def test_a_session_can_be_imported_under_another_name(
-    source: PlainWorld, target: PlainWorld
-) -> None:
+async def test_a_session_can_be_imported_under_another_name(source: PlainWorld, target: PlainWorld) -> None:
     data = await exported(source)
     assert await import_session(target, stream(data), name="copy") == "copy"
     assert await target.read("copy") == await source.read("s")
@@ -105,7 +103,16 @@ async def test_a_changed_byte_is_noticed(source: PlainWorld, target: PlainWorld)
     assert await nothing_is_stored(target)
 
 
-@pytest.mark.parametrize("data", [b"hello\n", b'{"a": 1}\n', b"\xff\xfe\n", b"[]\n", b"x" * (17 << 20)])
+OTHERS = {
+    "text": b"hello\n",
+    "json": b'{"a": 1}\n',
+    "bytes": b"\xff\xfe\n",
+    "list": b"[]\n",
+    "endless": b"x" * (17 << 20),
+}
+
+
+@pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
 async def test_a_file_of_something_else_is_refused(target: PlainWorld, data: bytes) -> None:
     with pytest.raises(BadInput, match="not a session export"):
         await import_session(target, stream(data))

@@ -11,7 +11,7 @@ import fcntl
 import os
 import pickle
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,7 +87,7 @@ class PlainWorld:
     # ------------------------------------------------------------------------------- the store
 
     @contextlib.contextmanager
-    def _store(self, write: bool = True) -> Iterator[_Store]:
+    def _store(self, write: bool = True) -> Generator[_Store]:
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

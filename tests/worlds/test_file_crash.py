@@ -139,11 +139,14 @@ async def test_when_not_even_the_cut_can_be_synced_the_append_is_unclear_and_set
 async def test_new_names_are_synced_in_their_folder_before_they_are_relied_on(tmp_path: Path) -> None:
     """The trace of a whole run: nothing is acknowledged while a folder entry that it needs is not synced."""
     folder = await prepared(tmp_path / "w")
-    lines = run(folder, "new", "-y", "--trace=fsync,fdatasync,rename,mkdir,pwrite64,write")
+    lines = run(folder, "new", "-y", "--trace=fsync,openat,rename,mkdir,write")
     assert len(said(lines, "acked")) == file_child.BATCHES
     unsynced: set[Path] = set()
     acks = 0
     for line in trace_of(folder).splitlines():
+        opened_new = re.search(r"openat\(.*O_CREAT.*\) = \d+<([^>]+\.log)>$", line)
+        if opened_new:
+            unsynced.add(Path(opened_new[1]))
         made = re.search(r'mkdir\("([^"]+)", \w+\) += 0$|rename\(.*"([^"]+)"\) += 0$', line)
         synced = re.search(r"fsync\(\d+<([^>]+)>\) += 0$", line)
         if made:

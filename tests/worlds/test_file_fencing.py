@@ -14,6 +14,7 @@ import pytest
 
 from harness_durable.errors import Conflict, NotFound, SessionBusy, StorageUnavailable, WriterFenced
 from harness_durable_worlds import file as file_world
+from harness_durable_worlds._file_frames import encode_batch, salt_of
 from harness_durable_worlds.file import FileWorld
 from tests.worlds import file_child
 from tests.worlds.file_support import DUE, go_on, line_of, note, opened, start, worker
@@ -158,6 +159,25 @@ async def test_a_claimer_that_was_stopped_half_way_is_passed_by_a_take_over(
             claim = await world.claim_session(me, "s", take_over=True)
             assert claim.epoch == 2
             assert await add(world, "s", 2) == 3
+
+
+async def test_what_a_late_writer_adds_to_an_older_segment_is_never_seen(tmp_path: Path) -> None:
+    """Stopped after all its checks and before its write, the writer wakes after the claim."""
+    async with opened(tmp_path) as world:
+        await world.create("s", [note(name="first")], DUE)
+        me = worker()
+        await world.register(me)
+        await world.claim(me, 1)
+        late = encode_batch(salt_of("s", 0), 1, 0, [note(name="late")], None)
+        with (tmp_path / "a" / "sessions" / "s" / "0.log").open("ab") as old:
+            old.write(late)
+        await add(world, "s", 1)
+        for _ in range(2):
+            async with opened(tmp_path) as fresh:
+                records = await fresh.read("s")
+                assert [record.seq for record in records] == [1, 2, 3]
+                assert "late" not in {record.id for record in records}
+                assert (await fresh.salvage("s")).damages == []
 
 
 async def test_a_released_session_is_free_and_stays_so(tmp_path: Path) -> None:

@@ -247,3 +247,18 @@ async def test_a_closed_world_says_so(tmp_path: Path) -> None:
     for call in (world.read("s"), world.create("s", [record("x")], PARKED)):
         with pytest.raises(StorageUnavailable, match="closed; open it again"):
             await call
+
+
+@pytest.mark.parametrize(("kind", "says"), [("nfs4", "local disk"), ("tmpfs", "forgets"), ("ext4", "")])
+async def test_a_file_system_that_weakens_the_promises_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, says: str
+) -> None:
+    def told(_: Path) -> str:
+        return kind
+
+    monkeypatch.setattr(file, "file_system", told)
+    world = await open_world(f"sqlite:{tmp_path}/s.db", APP)
+    said = await world.describe()
+    await world.aclose()
+    assert said.details["file system"] == kind
+    assert [says in each for each in said.warnings] == [True] * bool(says)

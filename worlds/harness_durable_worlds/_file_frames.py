@@ -206,11 +206,11 @@ def _continues(batch: Batch, head: int) -> bool:
 
 
 def _next_batch(data: bytes, at: int, salt: int, head: int) -> Batch | None:
-    """The next whole batch of records that can stand after ``head``. Copies of this log's own older frames,
+    """The next whole batch that can stand after ``head`` and what is damaged. Copies of this log's own older frames,
     in the body of a damaged record, have lower numbers and are passed over."""
     while (at := data.find(MAGIC, at)) >= 0:
         batch = read_batch(data, at, salt)
-        if batch is not None and batch.frames[0].seq > head and not batch.frames[0].meta.note:
+        if batch is not None and batch.frames[0].seq > head:
             return batch
         at += 1
     return None

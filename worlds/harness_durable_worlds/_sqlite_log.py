@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import cast
+from typing import NamedTuple, cast
 
 import apsw
 import msgspec
@@ -25,6 +25,13 @@ _EventRow = tuple[int, int, str, str, int, bytes, int]
 RowFields = tuple[int, int, str, int | None, int, int, str | None, str | None, int | None]
 
 NO_LIMIT = -1
+
+
+class Salvage(NamedTuple):
+    """What can still be read of a damaged log, and what cannot, in order."""
+
+    records: list[StoredRecord]
+    damages: list[DamagedLog]
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -221,22 +228,26 @@ def read(db: Db, key: Key, after: int, limit: int | None) -> list[StoredRecord]:
     except apsw.CorruptError:
         pass  # told below, by the record that is missing
     if wanted and not good:
-        raise _damaged(db, key, max(after, 0) + 1, head)
+        first = _one(db, key, max(after, 0) + 1)
+        if isinstance(first, StoredRecord):
+            return [first]  # it can be read by itself, though not on the way to others
+        raise _damaged(db, key, first, head)
     return good
 
 
-def salvage(db: Db, key: Key) -> list[StoredRecord | Damage]:
-    """Every record that can still be read, in order, and a ``Damage`` for each that cannot.
-
-    One by one through the index, so that a bad page costs the records on it and no others; and where the
-    index itself is bad, through the whole table."""
+def salvage(db: Db, key: Key) -> Salvage:
+    """Record by record through the index, so that a bad page costs the records on it and no others; where
+    the index itself is bad, through the whole table."""
     head, _ = head_and_epoch(db, key)
     found = [_one(db, key, seq) for seq in range(1, head + 1)]
     if any(isinstance(each, Damage) for each in found):
         for record in _scan(db, key):
             if record.seq <= head:
                 found[record.seq - 1] = record
-    return found
+    return Salvage(
+        [each for each in found if isinstance(each, StoredRecord)],
+        [_damaged(db, key, each, head) for each in found if isinstance(each, Damage)],
+    )
 
 
 def _scan(db: Db, key: Key) -> Iterator[StoredRecord]:
@@ -265,14 +276,13 @@ def _checked(key: Key, row: _EventRow, seq: int) -> StoredRecord | Damage:
     return record if checksum(key, record) == row[6] else Damage(seq, "its checksum does not match")
 
 
-def _damaged(db: Db, key: Key, seq: int, head: int) -> DamagedLog:
-    found = _one(db, key, seq)
-    reason = found.reason if isinstance(found, Damage) else "it can be read by itself only"
+def _damaged(db: Db, key: Key, damage: Damage, head: int) -> DamagedLog:
+    seq = damage.seq
     return DamagedLog(
         f"{db.filename}: record {seq} of session {key[1]!r}",
         0,
         None,
-        f"{reason}; records 1 to {seq - 1} and from {seq + 1} to {head} are not touched by it",
+        f"{damage.reason}; records 1 to {seq - 1} and from {seq + 1} to {head} are not touched by it",
     )
 
 

@@ -122,7 +122,6 @@ class Writer(Lane):
                 else:
                     self._settle(jobs, error)
             else:
-                self._doubt = False
                 del self._chores[: len(chores)]
 
     def _one(self, connection: Db, job: AnyJob) -> None:
@@ -146,7 +145,6 @@ class Writer(Lane):
             self._doubt = True
             self._fail(jobs, error, unclear=True)
             return
-        self._doubt = False
         for job, there in zip(jobs, landed, strict=True):
             if not there:
                 job.fail(file.explain(error, self._path, unclear=job.landed is None))
@@ -176,7 +174,8 @@ class Writer(Lane):
     # -------------------------------------------------------------------------------- housekeeping
 
     def _committed(self, _: object, __: str, pages: int) -> int:
-        self._wal_pages, self._dirty = pages, True
+        """SQLite calls this after a commit that has written."""
+        self._wal_pages, self._dirty, self._doubt = pages, True, False
         return apsw.SQLITE_OK
 
     def reclaim(self) -> None:

@@ -144,12 +144,10 @@ class SqliteWorld:
             found += await self._read(partial(read, after=found[-1].seq, limit=more), big=True)
         return found
 
-    async def salvage(self, session: str) -> tuple[list[StoredRecord], list[log.Damage]]:
-        """Every record that can still be read, and each that cannot with its reason. For a damaged log."""
+    async def salvage(self, session: str) -> log.Salvage:
+        """Everything that can be read, also after damage, for people who repair a log."""
         key = self._key(session)
-        found = await self._read(lambda db: list(log.salvage(db, key)), big=True)
-        good = [each for each in found if isinstance(each, StoredRecord)]
-        return good, [each for each in found if isinstance(each, log.Damage)]
+        return await self._read(lambda db: log.salvage(db, key), big=True)
 
     async def wait(self, session: str, after: int, timeout: float) -> int:
         key = self._key(session)

@@ -25,7 +25,7 @@ from .gate import hook
 from .launch import INITIALIZE, initialize
 from .mirror import mirror
 from .naming import SERVER
-from .outcome import turn_end
+from .outcome import hopeless, turn_end
 from .shapes import Json, decode, mapping, word
 from .stopping import close_calls, wants_stop
 
@@ -147,6 +147,8 @@ class Conversation:
                 self._answered(mapping(frame.get("response")))
             case "result":
                 await self._result(frame)
+            case "system":
+                self._end = self._end or hopeless(frame, self.ctx.journal.state)
             case _:
                 return
 

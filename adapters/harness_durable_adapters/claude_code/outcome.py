@@ -8,9 +8,12 @@ import re
 from typing import cast
 
 from harness_durable.adapter import TurnEnd
+from harness_durable.state import Session
 
 from .shapes import Json, word
 
+_FINAL = (400, 401, 402, 403, 404, 405, 413, 422)
+"""Answers of a provider that stay the same however often one asks."""
 _STATUS = re.compile(r"API Error: (\d{3})")
 
 
@@ -26,6 +29,15 @@ def turn_end(result: Json, stopped_by: str | None) -> TurnEnd:
     errors = [word(error) for error in cast(list[object], said)] if isinstance(said, list) else []
     reason = text or "; ".join(error for error in errors if error) or kind
     return TurnEnd("failed", code=_code(result, text, kind), reason=reason)
+
+
+def hopeless(frame: Json, state: Session) -> TurnEnd | None:
+    """The harness is about to try again what cannot get better, up to a hundred times: end the turn now."""
+    status = frame.get("error_status")
+    if frame.get("subtype") != "api_retry" or status not in _FINAL:
+        return None
+    failed = [call.reason for call in state.model_calls.values() if call.http_status == status]
+    return TurnEnd("failed", code=f"api_{status}", reason=failed[-1] if failed else word(frame.get("error")))
 
 
 def _code(result: Json, text: str, kind: str) -> str:

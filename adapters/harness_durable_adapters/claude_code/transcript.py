@@ -63,7 +63,8 @@ class Line(msgspec.Struct, frozen=True):
         """Ids of the tool calls that it asks for."""
         if self.kind != "assistant":
             return []
-        return [word(block.get("id")) for block in self.blocks if block.get("type") == "tool_use"]
+        calls = [word(block.get("id")) for block in self.blocks if block.get("type") == "tool_use"]
+        return [call for call in calls if call]
 
     @property
     def results(self) -> list[Json]:

@@ -10,7 +10,7 @@ tried here (a torn disk write without a hook for it) is said in ``detail``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
 
@@ -171,7 +171,7 @@ async def check_world(
     opener: str = "harness_durable.worlds:open_world",
     faults: Faults | None = None,
     slack: float = 1.0,
-) -> AsyncIterator[CheckResult]:
+) -> AsyncGenerator[CheckResult]:
     """Check the World behind ``url``: one result for each promise, in order, as each is done.
 
     ``opener`` is the ``module:function`` that opens it, for a World that is not registered yet; second

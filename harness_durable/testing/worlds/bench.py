@@ -7,8 +7,6 @@ what a check leaves behind is deleted afterwards.
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,30 +14,18 @@ from typing import Protocol, TypeVar
 
 import anyio
 import msgspec
-from anyio.abc import ByteReceiveStream, Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from harness_durable import clock
 from harness_durable.errors import HarnessDurableError, NotFound
 from harness_durable.testing import world_child
-from harness_durable.testing.world_child import AnyCommand, Register, Reply
+from harness_durable.testing.world_child import Register
+from harness_durable.testing.worlds import process
+from harness_durable.testing.worlds.process import PATIENCE, BrokenPromise, Child, expect
 from harness_durable.world import LEASE_SECONDS, Owner, Record, RowUpdate, StoredRecord, World
 
 T = TypeVar("T")
-PATIENCE = 10.0
-"""Seconds, times slack, after which something that must come is reported as not coming."""
 
 PARKED = RowUpdate("parked", None)
-
-
-class BrokenPromise(Exception):
-    """What a check saw, as a sentence."""
-
-
-def expect(kept: bool, sentence: str) -> None:
-    """Raise ``BrokenPromise`` unless ``kept``. (An ``assert`` would vanish under ``python -O``.)"""
-    if not kept:
-        raise BrokenPromise(sentence)
 
 
 class Faults(Protocol):
@@ -70,54 +56,6 @@ class Subject(msgspec.Struct, frozen=True):
     slack: float = 1.0
 
 
-class Child:
-    """A process on the same World. ``owner`` is the worker that it registers as."""
-
-    def __init__(self, process: Process, owner: Owner, lines: BufferedByteReceiveStream) -> None:
-        self.owner, self._process, self._lines = owner, process, lines
-
-    async def send(self, command: AnyCommand) -> None:
-        if self._process.stdin is None:
-            raise BrokenPromise("the second process has no input; start it with pipes")
-        await self._process.stdin.send(msgspec.json.encode(command) + b"\n")
-
-    async def reply(self) -> Reply:
-        """The next line that the process says."""
-        with anyio.fail_after(3 * PATIENCE):
-            return await _reply(self._lines)
-
-    async def do(self, command: AnyCommand) -> Reply:
-        await self.send(command)
-        return await self.reply()
-
-    async def must(self, command: AnyCommand) -> Reply:
-        """As ``do``, for what has to succeed."""
-        reply = await self.do(command)
-        expect(not reply.error, f"{type(command).__name__} failed: {reply.error}: {reply.text}")
-        return reply
-
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    async def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
-        self._process.kill()
-        await self._process.wait()
-
-    async def rest(self) -> list[Reply]:
-        """What a killed process had said and nobody has read; half a line is not an answer."""
-        replies: list[Reply] = []
-        try:
-            while True:
-                replies.append(await _reply(self._lines))
-        except (anyio.IncompleteRead, anyio.EndOfStream):
-            return replies
-
-
-async def _reply(lines: BufferedByteReceiveStream) -> Reply:
-    return msgspec.json.decode(await lines.receive_until(b"\n", 1 << 20), type=Reply)
-
-
 class Bench:
     """One check's place of work."""
 
@@ -142,14 +80,10 @@ class Bench:
 
     async def child(self, app: str | None = None) -> Child:
         """One more process on the World; not registered as a worker."""
-        module = "harness_durable.testing.world_child"
-        arguments = [self.subject.opener, self.subject.url, app or self.app]
-        process = await anyio.open_process([sys.executable, "-m", module, *arguments], stderr=None)
-        self._stack.push_async_callback(_end, process)
-        lines = BufferedByteReceiveStream(_output(process))
-        with anyio.fail_after(3 * PATIENCE):
-            hello = await _reply(lines)
-        return Child(process, _known(hello.owner), lines)
+        subject = self.subject
+        child, lines = await process.start(subject.opener, subject.url, app or self.app)
+        self._stack.push_async_callback(process.end, child)
+        return await process.greet(child, lines)
 
     async def worker(self, app: str | None = None, lease: float = LEASE_SECONDS) -> Child:
         """A process that is registered as a worker."""
@@ -186,13 +120,6 @@ async def bench(subject: Subject) -> AsyncGenerator[Bench]:
         yield place
 
 
-async def _end(process: Process) -> None:
-    with anyio.CancelScope(shield=True):
-        if process.returncode is None:
-            process.kill()
-        await process.aclose()
-
-
 async def _sweep(world: World) -> None:
     """Best effort: a World that is broken has been reported by the check itself."""
     mine = owner()
@@ -205,18 +132,6 @@ async def _sweep(world: World) -> None:
         await world.unregister(mine)
     except HarnessDurableError:
         return
-
-
-def _output(process: Process) -> ByteReceiveStream:
-    if process.stdout is None:
-        raise BrokenPromise("the second process has no output; start it with pipes")
-    return process.stdout
-
-
-def _known(of: Owner | None) -> Owner:
-    if of is None:
-        raise BrokenPromise("the second process did not say who it is")
-    return of
 
 
 def owner() -> Owner:

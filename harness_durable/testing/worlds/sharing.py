@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 
 from harness_durable import clock
 from harness_durable.errors import BadInput, NotFound, SessionBusy
@@ -79,7 +80,7 @@ async def sessions_move_without_loss(bench: Bench) -> str:
     await _rich_session(source)
     lines = [line async for line in export_session(source, "s")]
 
-    async def file():
+    async def file() -> AsyncIterator[bytes]:
         for line in lines:
             yield line
 

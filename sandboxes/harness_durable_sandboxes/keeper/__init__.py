@@ -3,13 +3,17 @@
 Run as ``python3 -I -S KEEPER RUN``, where KEEPER is this directory: standard library only, Python 3.9,
 because it is also mounted into containers that have nothing else. RUN is the directory of one life:
 
-    spec.json     read and unlinked at the start (0600): argv, env, cwd, token, ttl, port or relay_fd
+    spec.json     read and unlinked at the start (0600), see below
     keeper.json   written by rename when the life is ready; failed.json if it could not be started
     ctl.sock      where workers attach (0600): one JSON line, then what its operation says
     in.log        every byte for the harness's stdin, written before the pipe gets it
     out.log       its stdout; out.idx has lines "offset ms": what was written from offset on came then
     err.log       its stderr
     exit.json     written by rename when the harness has ended: code, t (seconds), oom_kill, why
+
+spec.json has ``argv``, ``env`` (all of it), ``cwd``, ``token``, ``ttl`` (seconds), and for the relay either
+``relay_fd`` (a listening socket that is inherited) or ``port``. Optional: ``isolation`` ("auto", "guard"),
+``peers`` ("any": also callers from inside the sandbox), ``caps`` ([bytes kept per request, for all]).
 
 What surprises: it is one thread with call-backs, so no two things ever happen at once, and it never
 waits for a worker. In a PID namespace all pids that it tells are those inside.

@@ -13,6 +13,7 @@ from . import CHUNK, MAX_CONNECTIONS, QUEUE_HIGH
 from .streams import Loop, Stream
 
 _CHUNK_COST = 128  # bytes that keeping a chunk costs besides its content
+_READ_COST = CHUNK + _CHUNK_COST
 _ABANDONED = 1.0  # seconds in which "done" may still follow the end of an answer
 
 
@@ -39,7 +40,10 @@ class Connection:
             if self._relay.full(self):
                 self._forget()  # it can be finished, but not be offered again
             self.worker.send(data)
-        self.balance()
+        if self._relay.crowded():
+            self._relay.balance()
+        else:
+            self.balance()
 
     def take(self, stream: Stream) -> None:
         self.worker = stream
@@ -108,7 +112,7 @@ class Connection:
         if self.worker:
             self.worker.close()
         self._forget()
-        self._relay.released()
+        self._relay.balance()
 
     def _forget(self) -> None:
         self._charge(-self.cost)
@@ -137,17 +141,20 @@ class Relay:
             return
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._count += 1
-        self.connections[self._count] = Connection(self, self._count, sock)
+        connection = self.connections[self._count] = Connection(self, self._count, sock)
+        connection.balance()
         if len(self.connections) >= MAX_CONNECTIONS:
             self.loop.watch(self._listener.fileno(), None)
 
     def full(self, connection: Connection) -> bool:
-        one, everything = self.caps
-        more = CHUNK + _CHUNK_COST
-        return connection.cost + more > one or self.total + more > everything
+        return connection.cost + _READ_COST > self.caps[0] or self.crowded()
 
-    def released(self) -> None:
-        """There is room again, perhaps."""
+    def crowded(self) -> bool:
+        """One more read, by whichever connection, could be too much."""
+        return self.total + _READ_COST > self.caps[1]
+
+    def balance(self) -> None:
+        """There is less room, or more: for all connections."""
         for connection in self.connections.values():
             connection.balance()
         if len(self.connections) < MAX_CONNECTIONS:
