@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from harness_durable.errors import HarnessDurableError as HarnessDurableError
     from harness_durable.runtime.api import Agent as Agent
     from harness_durable.runtime.api import Durable as Durable
-    from harness_durable.runtime.api import Session as Session
-    from harness_durable.runtime.api import Turn as Turn
-    from harness_durable.runtime.api import TurnResult as TurnResult
+    from harness_durable.runtime.sessions import Session as Session
+    from harness_durable.runtime.sessions import Turn as Turn
+    from harness_durable.runtime.sessions import TurnResult as TurnResult
     from harness_durable.tools import NOT_HAPPENED as NOT_HAPPENED
     from harness_durable.tools import UNSURE as UNSURE
     from harness_durable.tools import Tool as Tool
@@ -33,11 +33,11 @@ _HOMES = {
     "Durable": "harness_durable.runtime.api",
     "HarnessDurableError": "harness_durable.errors",
     "NOT_HAPPENED": "harness_durable.tools",
-    "Session": "harness_durable.runtime.api",
+    "Session": "harness_durable.runtime.sessions",
     "Tool": "harness_durable.tools",
     "ToolContext": "harness_durable.tools",
-    "Turn": "harness_durable.runtime.api",
-    "TurnResult": "harness_durable.runtime.api",
+    "Turn": "harness_durable.runtime.sessions",
+    "TurnResult": "harness_durable.runtime.sessions",
     "UNSURE": "harness_durable.tools",
     "tool": "harness_durable.tools",
 }

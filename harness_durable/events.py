@@ -46,7 +46,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AgentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What must be the same after every recovery (I12). ``tools`` of None: the adapter's default."""
+    """What must be the same after every recovery (I12). ``tools`` are built-in ones, None: the adapter's
+    default; ``custom_tools`` the names of ours."""
 
     adapter: str
     harness_version: str
@@ -56,6 +57,7 @@ class AgentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     permission_mode: str = "default"
     effort: str | None = None
     tools: tuple[str, ...] | None = None
+    custom_tools: tuple[str, ...] = ()
     system_prompt: str | None = None
     policies: dict[str, ReplayPolicy] = {}
 

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 
 from harness_durable import events as ev
-from harness_durable.payload import Payload
+from harness_durable.payload import PREVIEW, Payload
 from harness_durable.state import (
     Life,
     Message,
@@ -25,10 +25,14 @@ from harness_durable.state import (
     ToolCall,
     Transcript,
     Turn,
+    TurnStatus,
 )
 
 VERSION = 1
 """Of the state's shape and meaning. A snapshot of another version is ignored, and the log read instead."""
+
+SHORT = 1024
+"""Bytes of a payload that a state keeps whole after its turn is settled."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, Session])
@@ -167,17 +171,41 @@ def _turn(
                 turn.fruitless, turn.stop_by = 0, None
         case ev.StopRequested():
             turn.stop_by = turn.stop_by or event.by
+            if turn.status == "needs_input":  # a person gives it up; somebody has to close it
+                turn.status, turn.finished = "interrupted", None
         case ev.TurnCompleted():
-            turn.status, turn.finished, turn.text = "completed", entry.time, event.text
+            _settled(state, turn, "completed", entry)
+            turn.text = event.text
         case ev.TurnFailed():
-            turn.status, turn.finished = "failed", entry.time
+            _settled(state, turn, "failed", entry)
             turn.code, turn.reason = event.code, event.reason
         case ev.TurnCancelled():
-            turn.status, turn.finished, turn.reason = "cancelled", entry.time, event.reason
+            _settled(state, turn, "cancelled", entry)
+            turn.reason = event.reason
         case ev.TurnNeedsInput():
             turn.status, turn.finished, turn.reason = "needs_input", entry.time, event.reason
+            turn.ended_seq = entry.seq
         case _:
             assert_never(event)
+
+
+def _settled(state: Session, turn: Turn, status: TurnStatus, entry: ev.Entry) -> None:
+    """Nothing of the turn will be needed again but for looking at it, so its long payloads shrink to what
+    they begin with: a state must not grow into a copy of the log. They stand in the log as they were."""
+    turn.status, turn.finished, turn.ended_seq = status, entry.time, entry.seq
+    for name in turn.model_calls:
+        state.model_calls[name].body = _shortened(state.model_calls[name].body)
+    for call in state.calls(turn):
+        call.result, call.detail = _shortened(call.result), _shortened(call.detail)
+        if call.outcome != "unknown":  # its input is still compared with later calls
+            call.input = _shortened(call.input) or call.input
+
+
+def _shortened(payload: Payload | None) -> Payload | None:
+    if payload is None or payload.blob is not None or payload.size <= SHORT:
+        return payload
+    preview = payload.text[:PREVIEW] if payload.text is not None else ""
+    return Payload(payload.size, preview=preview)
 
 
 def _life(state: Session, entry: ev.Entry, event: ev.LifeStarted | ev.LifeAttached | ev.LifeEnded) -> None:

@@ -22,9 +22,9 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 import msgspec
-import platformdirs
 
 from harness_durable.errors import HarnessMissing
+from harness_durable.settings import resolve
 
 DIRECTORY = "HARNESS_DURABLE_HARNESS_DIR"
 """Environment variable: where the managed folder is."""
@@ -50,9 +50,8 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def managed() -> Path:
-    """The managed folder; it need not exist."""
-    given = os.environ.get(DIRECTORY)
-    return Path(given) if given else Path(platformdirs.user_data_dir("harness-durable")) / "harnesses"
+    """The managed folder, the setting ``harness_dir``; it need not exist. Raises ``BadSetting``."""
+    return resolve().settings.harness_dir
 
 
 def place(harness: str, version: str) -> Path:

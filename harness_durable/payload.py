@@ -22,7 +22,10 @@ PREVIEW = 200
 
 
 class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Exactly one of ``text``, ``data`` and ``blob`` is set. ``size`` in bytes; ``preview`` for people."""
+    """At most one of ``text``, ``data`` and ``blob`` is set. ``size`` in bytes; ``preview`` for people.
+
+    None of the three is set where a state shortened it: then the event in the log has the content.
+    """
 
     size: int
     text: str | None = None

@@ -28,13 +28,15 @@ NOT_STARTED = (
     "Nothing happened. Make the call again if it is still needed."
 )
 AGAIN = (
-    "not_finished: this call was cut off, and its result is lost. It is safe to repeat: make the call again "
-    "if you still need the result."
+    "outcome_unknown: this call was cut off, and its result is lost. It is safe to repeat: make the call "
+    "again if you still need the result."
 )
 CANCELLED = (
     "cancelled: this call was stopped on request while it ran. It may have had part of its effect; "
     "look before you repeat it."
 )
+
+STOPPED = "not_started: this call did not run, because the turn is being stopped. Nothing happened."
 
 _STRICTNESS: dict[ReplayPolicy, int] = {"never": 0, "idempotent": 1, "safe": 2}
 
@@ -76,6 +78,9 @@ def gate(state: Session, call: ToolCall, life: str) -> Verdict:
         return Verdict("deny", told(call))
     if call.released_in == life:
         return Verdict("release", already=True)
+    turn = state.turns.get(call.turn)
+    if call.released_in is None and turn is not None and turn.stop_by is not None:
+        return Verdict("deny", STOPPED)
     if call.released_in is not None and call.policy != "safe":
         return Verdict("deny", UNKNOWN)
     unknown = unsettled_twin(state, call)
@@ -92,6 +97,8 @@ def unsettled_twin(state: Session, call: ToolCall) -> ToolCall | None:
     mine: tuple[str, str] | None = None
     for other in state.tool_calls.values():
         if other.outcome != "unknown" or other.name != call.name or other.id in refused:
+            continue
+        if other.policy == "safe":
             continue
         mine = mine or identity(call.name, call.input.inline or (call.input.blob or "").encode())
         theirs = identity(other.name, other.input.inline or (other.input.blob or "").encode())

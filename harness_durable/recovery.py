@@ -19,7 +19,7 @@ MAX_FRUITLESS = 4
 """Lives without a finished model or tool call. Four, since one may be lost to the crash itself, one to the
 machine around it, and the third that dies in the same place is a pattern."""
 
-Rung = Literal["idle", "start", "attach", "continue", "cancel", "needs_input"]
+Step = Literal["idle", "start", "attach", "continue", "cancel", "needs_input"]
 Action = Literal["keep", "wait", "replay", "run", "again", "probe", "unknown", "not_started"]
 
 
@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True):
     """``turn`` is the turn to work on; ``message`` the one to start it with; ``life`` the one to attach to or
     to end; ``lost`` are model calls whose answer died with a worker."""
 
-    rung: Rung
+    rung: Step
     reason: str
     turn: str = ""
     message: str = ""
@@ -53,12 +53,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 class Facts(msgspec.Struct, frozen=True):
     """What the log cannot know. ``policies`` are today's, by tool name; ``probes`` the tools that have one;
-    ``containers`` the harness's tools that hold a loop of their own (subagents)."""
+    ``containers`` the harness's tools that hold a loop of their own (subagents); ``asks`` whether a person is
+    asked before a call that is not safe."""
 
     keeper_alive: bool
     policies: Mapping[str, ReplayPolicy] = {}
     probes: frozenset[str] = frozenset()
     containers: frozenset[str] = frozenset()
+    asks: bool = False
 
 
 def plan(state: Session, facts: Facts) -> Plan:
@@ -87,10 +89,10 @@ def plan(state: Session, facts: Facts) -> Plan:
 
 def _next_message(state: Session) -> Plan:
     life = state.life.id if state.life is not None else ""
-    if state.closed or not state.queued:
+    message = state.next_message
+    if message is None:
         return Plan("idle", "nothing to do", life=life)
-    message = state.queued[0].id
-    return Plan("start", "a message is waiting", turn=message, message=message, life=life)
+    return Plan("start", "a message is waiting", turn=message.id, message=message.id, life=life)
 
 
 def _effective(call: ToolCall, facts: Facts) -> ReplayPolicy:
@@ -127,7 +129,8 @@ def _within(state: Session, call: ToolCall, siblings: list[ToolCall], facts: Fac
         return _by_policy(call, facts)
     if call.agent is not None or any(c.name in facts.containers and c.open for c in siblings):
         return CallPlan(call.id, call.name, "replay", "never released; its response is given again")
-    if any(asked.call == call.id and not asked.allow for asked in state.permissions.values()):
+    allowed = any(asked.call == call.id and asked.allow for asked in state.permissions.values())
+    if facts.asks and not allowed:
         return CallPlan(call.id, call.name, "not_started", "nobody has allowed it, and its siblings began")
     if call.origin == "custom":
         return CallPlan(call.id, call.name, "run", "never released, so it runs now")

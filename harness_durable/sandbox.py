@@ -155,9 +155,11 @@ class Sandbox(Protocol):
         """True while the life's keeper is there and reachable from this host."""
         ...
 
-    async def reap(self, ref: LifeRef) -> None:
-        """Make sure that nothing of this life acts any more, and delete its run directory and home.
-        Returns when it is so; a life that is gone already is no error."""
+    async def reap(self, ref: LifeRef) -> bool:
+        """Make sure that nothing of this life acts any more, and delete its run directory and home. True when
+        it is so, also for a life that was gone already. False for a life that cannot be reached from here,
+        because it was on another machine: it can pay for nothing any more, and ends itself after its ``ttl``.
+        """
         ...
 
     async def exec(

@@ -42,7 +42,6 @@ class Settings(BaseModel):
     upstream_auth: Literal["key", "login"] = Field(
         "key", description="login: pass the harness's own login through, which then enters the sandbox"
     )
-    harness_binary: str | None = Field(None, description="use this binary instead of a managed one")
     harness_dir: Path = Field(
         Path(platformdirs.user_data_dir("harness-durable")) / "harnesses",
         description="managed harness binaries",

@@ -118,6 +118,7 @@ class Turn(msgspec.Struct):
     started: int
     status: TurnStatus = "running"
     finished: int | None = None
+    ended_seq: int = 0
     lives: list[str] = []
     model_calls: list[str] = []
     tool_calls: list[str] = []
@@ -207,8 +208,18 @@ class Session(msgspec.Struct):
 
     @property
     def has_work(self) -> bool:
-        """Somebody has to look at it: a turn is open, a message waits, or a life was left behind."""
-        return self.turn is not None or bool(self.queued) or self.life is not None
+        """Somebody has to look at it: a turn is open, a message can start, or a life was left behind."""
+        return self.turn is not None or self.next_message is not None or self.life is not None
+
+    @property
+    def next_message(self) -> Message | None:
+        """The message that starts the next turn. Those that were waiting when a turn came to need a person
+        go on waiting for that person; what is sent afterwards is their answer."""
+        last = self.last_turn
+        after = last.ended_seq if last is not None and last.status == "needs_input" else 0
+        if self.closed or self.turn is not None:
+            return None
+        return next((message for message in self.queued if message.seq > after), None)
 
     @property
     def status(self) -> SessionStatus:
@@ -218,9 +229,9 @@ class Session(msgspec.Struct):
         if self.turn is not None:
             return "running"
         last = self.last_turn
-        if last is not None and last.status == "needs_input":
+        if last is not None and last.status == "needs_input" and self.next_message is None:
             return "needs_input"
-        return "queued" if self.queued else "idle"
+        return "queued" if self.next_message is not None else "idle"
 
     def steers(self, turn: str) -> list[Message]:
         """Steers of a turn that the harness has not acknowledged."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+import signal
 import sys
-import unicodedata
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -20,23 +21,24 @@ from harness_durable.worlds import open_world
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KEEP = {"\n", "\t"}
-_BIDI = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+# Controls but for line breaks and tabs, direction marks, line separators, what takes no room, half surrogate
+# pairs, tags. Joiners (U+200C, U+200D) stay: scripts and emoji need them.
+_HOSTILE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 def visible(text: str) -> str:
-    """Text of an agent as it may go to a terminal: control and direction characters become visible marks."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_mark(character) for character in text)
+    """Text of an agent as it may go to a terminal: what could steer it, or hide, becomes a visible mark."""
+    return _HOSTILE.sub(_mark, text)
 
 
-def _mark(character: str) -> str:
-    if character in _KEEP:
-        return character
-    if character in _BIDI or unicodedata.category(character) in ("Cc", "Cs"):
-        return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
-    return character
+def _mark(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    if number < 256:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
 
 
 def one_line(text: str, width: int) -> str:
@@ -58,21 +60,29 @@ def json_option(command: Callable[P, T]) -> Callable[P, T]:
 
 
 def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
-    """Run a command's coroutine."""
+    """Run a command's coroutine. To be told to stop (SIGTERM), and to lose the terminal (SIGHUP), is the same
+    as Ctrl-C: a planned interruption."""
 
     @functools.wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         async def call() -> T:
             return await body(*args, **kwargs)
 
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, _like_ctrl_c)
         try:
             return anyio.run(call)
         except BaseExceptionGroup as group:
             from harness_durable.runtime.groups import heaviest
 
-            raise heaviest(group) from group
+            raise heaviest(group) from None
 
     return run
+
+
+def _like_ctrl_c(number: int, frame: object) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 @asynccontextmanager
@@ -101,8 +111,8 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number == 0 and len(columns) > 1)
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
     Console().print(table)

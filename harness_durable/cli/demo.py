@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import anyio
 import click
 import msgspec
 
-from harness_durable import crashpoints
+from harness_durable import crashpoints, registry
 from harness_durable.cli.common import print_json, say, visible
 from harness_durable.demo.stage import Stage
-from harness_durable.demo.story import SESSION, TASK, Outcome, judge, play
+from harness_durable.demo.story import (
+    SESSION,
+    TASK,
+    Cast,
+    Outcome,
+    judge,
+    play,
+    played_before,
+    told_the_model,
+)
 from harness_durable.worlds import redact
+
+TRACE_HINT = (
+    "The lines below are the trace: what `harness-durable trace` reads from the log, as it is written."
+)
 
 
 @click.command()
 @click.option("--adapter", default="claude-code", show_default=True)
 @click.option("--sandbox", default="local", show_default=True)
 @click.option(
-    "--crash-at", type=click.Choice(crashpoints.POINTS), default="tool.effect_done", show_default=True
+    "--crash-at",
+    metavar="POINT",
+    type=click.Choice(crashpoints.POINTS),
+    default="tool.effect_done",
+    show_default=True,
+    help="where the first worker is killed; a wrong POINT lists them all",
 )
-@click.option("--death", type=click.Choice(crashpoints.DEATHS), default="harness", show_default=True)
+@click.option(
+    "--death",
+    type=click.Choice(crashpoints.DEATHS),
+    default="harness",
+    show_default=True,
+    help="what dies: the worker; also keeper and harness; also the harness's files",
+)
 @click.option("--world", help="World URL [default: SQLite in the demo's own folder]")
 @click.option("--keep", type=click.Path(file_okay=False), help="keep everything in this new folder")
-@click.option("--json", "as_json", is_flag=True, help="a last line for machines")
+@click.option("--json", "as_json", is_flag=True, help="a last line for machines, on stdout")
 def demo(
     adapter: str,
     sandbox: str,
@@ -36,59 +61,69 @@ def demo(
     keep: str | None,
     as_json: bool,
 ) -> None:
-    """A death and a return in one minute: no key, no network, a real harness, a scripted model."""
+    """A death and a return in one minute: no key, no network, a real harness, a scripted model.
+
+    Exits with 1 unless the turn is completed with exactly one effect, and nothing was paid twice.
+    """
     with tempfile.TemporaryDirectory(prefix="hd-demo-") as scratch:
         stage = Stage(Path(keep or scratch).resolve() / "demo")
         if stage.root.exists():
             raise click.UsageError(f"{stage.root} exists already; name a new folder")
-        stage.set_up()
+        version = anyio.run(_version, adapter)
         url = world or f"sqlite:{stage.root / 'world.db'}"
-        outcome = _act(stage, url, adapter, sandbox, crash_at, death)
+        if world is not None and anyio.run(played_before, url):
+            raise click.UsageError(f"{redact(url)} has a session {SESSION!r} already; name a new World")
+        stage.set_up()
+        _introduce(stage, url, f"{adapter} {version}")
+        with stage.provider() as provider:
+            play(stage, Cast(provider, url, adapter, sandbox, crash_at, death), heading=_heading, say=_told)
+        outcome = anyio.run(judge, stage, url)
+        _conclude(outcome, anyio.run(told_the_model, url))
+    if keep:
+        say(f"\nLook yourself: harness-durable trace {SESSION} --world {redact(url)}")
     if as_json:
         print_json(msgspec.to_builtins(outcome))
     if outcome.status != "completed" or outcome.effects != 1 or outcome.paid_twice:
         sys.exit(1)
 
 
-def _act(stage: Stage, url: str, adapter: str, sandbox: str, crash_at: str, death: str) -> Outcome:
-    say(f"Task: {TASK}")
-    say(f"A repository with one failing test, in {stage.workspace}. The log is in {redact(url)}.")
-    with stage.provider() as provider:
-        play(
-            stage,
-            url=provider,
-            world=url,
-            adapter=adapter,
-            sandbox=sandbox,
-            crash_at=crash_at,
-            death=death,
-            say=lambda text: say(click.style(f"\n── {text}", bold=True)),
-        )
-    say(click.style("\n── The whole trace, as `harness-durable trace` shows it", bold=True))
-    anyio.run(_trace, url)
-    outcome = anyio.run(judge, stage, url)
-    say(click.style("\n── What is true", bold=True))
-    for line in _verdict(outcome):
-        click.echo(line, err=True)
-    return outcome
+async def _version(adapter: str) -> str:
+    """Raises ``HarnessMissing`` before anything is set up."""
+    return (await registry.load("adapter", adapter)().find()).version
 
 
-async def _trace(url: str) -> None:
-    from harness_durable.cli.trace import print_story
-    from harness_durable.journal import Reader
-    from harness_durable.worlds import open_world
-
-    world = await open_world(url)
-    try:
-        await print_story(Reader(world, SESSION).entries(), to_stderr=True)
-    finally:
-        await world.aclose()
+def _heading(text: str) -> None:
+    say(click.style(f"\n── {text}\n", bold=True))
 
 
-def _verdict(outcome: Outcome) -> list[str]:
-    return [
-        f"  the turn      {outcome.status}, after {outcome.lives} life/lives and {outcome.workers} worker(s)",
-        f"  the model     {visible(outcome.text)}",
-        f"  deployments   {outcome.effects} in the file, {outcome.unknown} call(s) reported as unknown",
-        f"  model calls   {outcome.model_calls} paid, {outcome.paid_twice} of them twice",
-    ]
+def _told(text: str) -> None:
+    say(f"  {text}")
+
+
+def _introduce(stage: Stage, url: str, harness: str) -> None:
+    _heading("0. A coding agent is going to deploy, and will be killed at the worst moment")
+    _told(f"the agent     a real {harness}, unpatched; its model is scripted, so no key is needed")
+    _told(f"the task      {TASK}")
+    _told("the danger    `deploy` adds a line to deployments.log, and that cannot be undone")
+    _told(f"the log       {redact(url)}")
+    say("")
+    _told(TRACE_HINT)
+
+
+def _conclude(outcome: Outcome, told: list[tuple[str, str]]) -> None:
+    if told:
+        _heading("4. What the model was told in place of a result that nobody knows")
+        for tool, words in told:
+            _told(f"{tool.rpartition('__')[2] or tool}:")
+            say(textwrap.indent(textwrap.fill(visible(words), 90), "    | "))
+    _heading("5. What is true" if told else "4. What is true")
+    lost = f"{outcome.unknown} call{'' if outcome.unknown == 1 else 's'} reported as unknown, none made up"
+    _told(f"the turn      {outcome.status}, in {_count(outcome.lives, 'life', 'lives')} of the agent")
+    _told(f"              under {_count(outcome.workers, 'worker', 'workers')}, without a made-up message")
+    _told(f"deployments   {outcome.effects} in deployments.log; {lost}")
+    _told(f"model calls   {outcome.model_calls} paid for, {outcome.paid_twice} of them twice")
+    _told(f"the agent     {visible(outcome.text)}")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

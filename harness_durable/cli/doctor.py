@@ -58,7 +58,7 @@ def _settings(resolved: Resolved) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name, origin in resolved.origins.items():
         value = getattr(resolved.settings, name)
-        shown = redact(value) if name == "world" else str(value)
+        shown = redact(value) if name in ("world", "upstream_url") else str(value)
         if name == "upstream_headers":
             shown = ", ".join(f"{header}: ***" for header in value) or "-"
         if name == "upstream_key":

@@ -1,59 +1,62 @@
-"""Following a turn on the terminal: lines as events happen, text as it arrives."""
+"""Following a session on the terminal: lines as events happen, and text as it arrives."""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from datetime import datetime
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 import click
 
 from harness_durable import clock, fold
-from harness_durable.cli.common import one_line, visible
+from harness_durable.cli.common import one_line
 from harness_durable.cli.story import tell
-from harness_durable.cli.trace import STYLE
+from harness_durable.cli.trace import render
 from harness_durable.journal import Reader
 from harness_durable.runtime.api import Durable
 from harness_durable.runtime.progress import shown
-from harness_durable.state import Session
+from harness_durable.world import World
+
+CLEAR = "\r\033[K"
+"""Wipes the line on which text arrives."""
 
 
-async def follow_turn(durable: Durable, session: str, turn: str) -> None:
-    """Print the story to stderr until the turn is settled."""
+async def follow_turn(durable: Durable, session: str, turn: str, since: int) -> None:
+    """Print the story to stderr, from the event after ``since`` until the turn is settled."""
     reader = Reader(durable.world, session)
+    state = await reader.load(upto=since)
+    async with arriving(durable.world, session, to_stderr=True) as clear:
+        async for entry in durable.turn(session, turn).events(since):
+            fold.apply(state, entry)
+            line = tell(state, entry)
+            if line is not None:
+                click.echo(clear + render(entry, line), err=True)
+
+
+@asynccontextmanager
+async def arriving(world: World, session: str, *, to_stderr: bool) -> AsyncGenerator[str]:
+    """Show the end of the text that is arriving, on a line that is overwritten; on a terminal only. Gives
+    what every other line has to begin with."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    if not stream.isatty():
+        yield ""
+        return
     async with anyio.create_task_group() as tasks:
-        if sys.stderr.isatty():
-            tasks.start_soon(_show_progress, durable, session)
-        await _lines(reader, turn)
+        tasks.start_soon(_show, world, session, to_stderr)
+        yield CLEAR
         tasks.cancel_scope.cancel()
+    click.echo(CLEAR, nl=False, err=to_stderr)
 
 
-async def _lines(reader: Reader, turn: str) -> None:
-    state, head = Session(), (await reader.world.session(reader.session)).head
-    async for entry in reader.follow():
-        fold.apply(state, entry)
-        line = tell(state, entry)
-        known = state.turns.get(turn)
-        if line is not None and (known is None or entry.seq >= known.started_seq):
-            when = datetime.fromtimestamp(entry.time / 1000).strftime("%H:%M:%S")
-            mark = click.style(line.mark, fg=STYLE.get(line.tone), bold=True)
-            click.echo(
-                f"\r\033[K{when} {mark} {visible(line.text)}"
-                if sys.stderr.isatty()
-                else f"{when} {mark} {visible(line.text)}",
-                err=True,
-            )
-        if known is not None and known.settled and entry.seq >= head:
-            return
-
-
-async def _show_progress(durable: Durable, session: str) -> None:
-    """The end of the text that is arriving, on a line that is overwritten."""
+async def _show(world: World, session: str, to_stderr: bool) -> None:
     last = ""
+    width = max(20, shutil.get_terminal_size().columns - 5)
     while True:
         await clock.sleep(0.1)
-        text = shown(await durable.world.progress(session)).text
+        text = shown(await world.progress(session)).text
         if text != last:
             last = text
-            tail = one_line(text[-300:], 300)[-90:]
-            click.echo(f"\r\033[K  … {tail}", nl=False, err=True)
+            tail = one_line(text[-400:], 2000)[-width:]
+            click.echo(f"{CLEAR}  … {tail}" if tail else CLEAR, nl=False, err=to_stderr)

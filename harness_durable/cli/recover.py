@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import sys
+from collections.abc import Sequence
 
 import click
 
@@ -14,9 +16,14 @@ from harness_durable.cli.common import (
     print_json,
     print_rows,
     say,
+    visible,
     world_options,
 )
-from harness_durable.recovery import Plan
+from harness_durable.cli.story import given, named
+from harness_durable.errors import HarnessDurableError
+from harness_durable.journal import Reader
+from harness_durable.runtime.equipment import Equipment
+from harness_durable.tools import Tool
 from harness_durable.world import World
 
 
@@ -38,16 +45,19 @@ async def recover(
     as_json: bool,
 ) -> None:
     """Continue SESSION, or every session that has work and no live worker."""
-    async with opened(world, app) as (store, _):
+    from harness_durable.cli.tools import load_tools
+
+    tools = load_tools(module)
+    async with opened(world, app) as (store, settings):
         names = [session] if session else await _stranded(store)
         if dry_run:
             for name in names:
-                _print_plan(name, await _plan(store, name, module), as_json)
-            return
+                await _print_plan(store, name, Equipment(settings, tuple(tools)), as_json)
     if not names:
         say("nothing to recover")
-    for name in names:
-        await _continue(name, module, world, app, take_over, as_json)
+    if not dry_run:
+        codes = [await _attempt(name, tools, world, app, take_over, as_json) for name in names]
+        sys.exit(max(codes, default=0))
 
 
 async def _stranded(store: World) -> list[str]:
@@ -59,43 +69,46 @@ async def _stranded(store: World) -> list[str]:
     return found
 
 
-async def _plan(store: World, session: str, module: str | None) -> Plan:
-    """What the next worker on this host would do. Claims nothing, writes nothing."""
-    from harness_durable.cli.tools import load_tools
-    from harness_durable.journal import Reader
-    from harness_durable.runtime.driver import facts_for
-    from harness_durable.runtime.equipment import Equipment
-    from harness_durable.settings import resolve
-
+async def _print_plan(store: World, session: str, equipment: Equipment, as_json: bool) -> None:
+    """What the next worker on this host would do, call by call. Claims nothing, writes nothing."""
+    await store.session(session)
     state = await Reader(store, session).load()
-    equipment = Equipment(resolve().settings, tuple(load_tools(module)))
     try:
-        return recovery.plan(state, await facts_for(state, equipment))
+        plan = recovery.plan(state, await equipment.facts(state))
     finally:
         await equipment.aclose()
-
-
-def _print_plan(session: str, plan: Plan, as_json: bool) -> None:
-    calls = [{"call": c.call, "tool": c.name, "action": c.action, "why": c.why} for c in plan.calls]
     if as_json:
+        calls = [{"call": c.call, "tool": c.name, "action": c.action, "why": c.why} for c in plan.calls]
         print_json({"session": session, "rung": plan.rung, "reason": plan.reason, "calls": calls})
         return
-    click.echo(f"{session}: {plan.rung} ({plan.reason})")
-    if plan.calls:
-        rows = [(c.call, c.name, c.action, c.why) for c in plan.calls]
-        print_rows(("call", "tool", "what happens", "why"), rows)
+    click.echo(f"{session}: {plan.rung} ({visible(plan.reason)})")
+    calls = [state.tool_calls[call.call] for call in plan.calls]
+    rows = [(named(c), given(c), p.action, p.why) for c, p in zip(calls, plan.calls, strict=True)]
+    if rows:
+        print_rows(("tool", "input", "what happens", "why"), rows)
+
+
+async def _attempt(
+    session: str, tools: Sequence[Tool], world: str | None, app: str | None, take_over: bool, as_json: bool
+) -> int:
+    """Continue one session; the exit code. What goes wrong with one must not keep the others waiting."""
+    try:
+        return await _continue(session, tools, world, app, take_over, as_json)
+    except HarnessDurableError as error:
+        say(f"error: session {session}: {visible(str(error))}")
+        return error.exit_code
 
 
 async def _continue(
-    session: str, module: str | None, world: str | None, app: str | None, take_over: bool, as_json: bool
-) -> None:
+    session: str, tools: Sequence[Tool], world: str | None, app: str | None, take_over: bool, as_json: bool
+) -> int:
     from harness_durable.cli.run import finish, show_turn
-    from harness_durable.cli.tools import load_tools
     from harness_durable.journal import Inbox
     from harness_durable.runtime.api import Durable
 
     async with Durable.open(world, app=app) as durable:
         inbox = await Inbox.open(durable.world, session)
+        since = inbox.state.seq
         if take_over:
             claim = await durable.world.claim_session(durable.worker.owner, session, take_over=True)
             await durable.world.release(session, claim.epoch)
@@ -106,7 +119,9 @@ async def _continue(
         waiting = state.turn.id if state.turn else (state.queued[0].id if state.queued else "")
         if not waiting:
             say(f"session {session}: nothing to recover, it is {state.status}")
-            return
-        await durable.agent(tools=load_tools(module)).session(session)
-        result = await show_turn(durable, session, waiting, quiet=as_json)
-    finish(session, result, as_json)
+            return 0
+        durable.worker.equipment.check_provider()
+        say(f"session {session}, which has {since} events already")
+        await durable.agent(tools=tools).session(session)
+        result = await show_turn(durable, session, waiting, since=since, quiet=as_json)
+    return finish(session, result, as_json)

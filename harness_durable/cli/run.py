@@ -9,7 +9,9 @@ import click
 
 from harness_durable.cli.common import asynchronous, json_option, print_json, say, visible, world_options
 from harness_durable.cli.send import read_text
-from harness_durable.runtime.api import Durable, TurnResult
+from harness_durable.errors import NotFound
+from harness_durable.runtime.api import Durable
+from harness_durable.runtime.sessions import TurnResult
 
 EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
 
@@ -43,30 +45,41 @@ async def run(
     """
     from harness_durable.cli.tools import load_tools
 
+    message, tools = read_text(text), load_tools(module)
     agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}
     async with Durable.open(**flags) as durable:
-        agent = durable.agent(**agent_flags, workspace=workspace, tools=load_tools(module))
+        durable.worker.equipment.check_provider()
+        agent = durable.agent(**agent_flags, workspace=workspace, tools=tools)
+        since = await _head(durable, session)
         opened = await agent.session(session)
         await durable.refuse_if_held(opened.id)
-        say(f"session {opened.id}")
-        turn = await opened.send(read_text(text), message_id=message_id)
-        result = await show_turn(durable, opened.id, turn.id, quiet=quiet or as_json)
-    finish(opened.id, result, as_json)
+        say(f"session {opened.id}" + (f", which has {since} events already" if since else ""))
+        turn = await opened.send(message, message_id=message_id)
+        result = await show_turn(durable, opened.id, turn.id, since=since, quiet=quiet or as_json)
+    sys.exit(finish(opened.id, result, as_json))
 
 
-async def show_turn(durable: Durable, session: str, turn: str, *, quiet: bool) -> TurnResult:
-    """Print the story of a turn to stderr while it happens; its result."""
+async def _head(durable: Durable, session: str | None) -> int:
+    """How many events there are; what is older than this command is not shown again."""
+    try:
+        return 0 if session is None else (await durable.world.session(session)).head
+    except NotFound:
+        return 0
+
+
+async def show_turn(durable: Durable, session: str, turn: str, *, since: int, quiet: bool) -> TurnResult:
+    """Print the story of a turn to stderr while it happens, from the event after ``since``; its result."""
     from harness_durable.cli.live import follow_turn
 
     if not quiet:
-        await follow_turn(durable, session, turn)
+        await follow_turn(durable, session, turn, since)
     result = await durable.turn(session, turn).result()
     await durable.until_idle(session)
     return result
 
 
-def finish(session: str, result: TurnResult, as_json: bool) -> None:
-    """The answer on stdout, and the exit code."""
+def finish(session: str, result: TurnResult, as_json: bool) -> int:
+    """Print the answer on stdout; the exit code."""
     if as_json:
         print_json(
             {
@@ -84,8 +97,5 @@ def finish(session: str, result: TurnResult, as_json: bool) -> None:
     else:
         say(f"turn {result.status}: {visible(result.reason)}")
         if result.status == "needs_input":
-            say(
-                f"look with `harness-durable trace {session}`, go on with `harness-durable recover {session}`"
-            )
-    if code := EXIT.get(result.status, 1):
-        sys.exit(code)
+            say(f"look with `harness-durable trace {session}`; `harness-durable recover {session}` goes on")
+    return EXIT.get(result.status, 1)

@@ -12,13 +12,16 @@ from harness_durable.cli.common import asynchronous, json_option, opened, print_
 from harness_durable.errors import BadInput
 from harness_durable.journal import Inbox
 from harness_durable.journal.inbox import WhenBusy
+from harness_durable.world import World
 
 
 def read_text(text: str) -> str:
-    """The argument, or standard input for ``-``."""
-    if text != "-":
-        return text
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    """The argument, or standard input for ``-``. Raises ``BadInput`` if there is none."""
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not text.strip():
+        raise BadInput("the message is empty; say what the agent should do")
+    return text
 
 
 @click.command()
@@ -43,7 +46,9 @@ async def send(
     async with opened(world, app) as (store, _):
         inbox = await Inbox.open(store, session)
         fresh = await inbox.accept(message, read_text(text), when_busy)
+        nobody = await _undriven(store, session)
     _report(as_json, session=session, message=message, accepted=fresh)
+    _who_takes_it(session, fresh, nobody)
 
 
 @click.command()
@@ -58,7 +63,9 @@ async def steer(session: str, text: str, world: str | None, app: str | None, as_
     async with opened(world, app) as (store, _):
         inbox = await Inbox.open(store, session)
         fresh = await inbox.accept(message, read_text(text), "steer")
+        nobody = await _undriven(store, session)
     _report(as_json, session=session, message=message, accepted=fresh)
+    _who_takes_it(session, fresh, nobody)
 
 
 @click.command()
@@ -99,6 +106,18 @@ async def answer(
         inbox = await Inbox.open(store, session)
         await inbox.answer(request, allow=allow, by=getpass.getuser(), reason=reason)
     _report(as_json, session=session, request=request, allow=allow)
+
+
+async def _undriven(store: World, session: str) -> bool:
+    return not (await store.session(session)).owner_alive
+
+
+def _who_takes_it(session: str, fresh: bool, nobody: bool) -> None:
+    """A remark for people; the answer is on stdout."""
+    if not fresh:
+        say("this message id is known already; the first message counts")
+    elif nobody:
+        say(f"nobody drives {session} now; a `harness-durable worker` or `recover {session}` takes it up")
 
 
 def _report(as_json: bool, **fields: object) -> None:

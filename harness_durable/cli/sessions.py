@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from harness_durable import clock
@@ -13,12 +15,15 @@ from harness_durable.cli.common import (
     print_rows,
     world_options,
 )
+from harness_durable.state import SessionStatus
 from harness_durable.world import SessionRow
 
 
 @click.command()
 @world_options
-@click.option("--state", "status", help="only sessions with this state, e.g. needs_input")
+@click.option(
+    "--state", "status", type=click.Choice(get_args(SessionStatus)), help="only those in this state"
+)
 @json_option
 @asynchronous
 async def sessions(world: str | None, app: str | None, status: str | None, as_json: bool) -> None:
@@ -56,9 +61,10 @@ def _fields(row: SessionRow) -> dict[str, object]:
 
 
 def _driver(row: SessionRow) -> str:
-    if row.owner is None:
-        return "-"
-    return str(row.owner) if row.owner_alive else f"{row.owner}, which is dead"
+    if row.owner is not None and row.owner_alive:
+        return str(row.owner)
+    was = "" if row.owner is None else f" ({row.owner} is dead)"
+    return f"nobody{was}; `recover` goes on" if row.due is not None else "-"
 
 
 def _ago(time: int) -> str:

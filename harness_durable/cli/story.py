@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Literal, cast
 
 import msgspec
 
@@ -15,7 +16,7 @@ from harness_durable.payload import Payload
 from harness_durable.state import Session, ToolCall
 
 Tone = Literal["plain", "good", "bad", "warn", "life", "person", "quiet"]
-WIDTH = 88
+WIDTH = 96
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -90,8 +91,9 @@ def _life(
         case ev.TurnResumed():
             if event.rung == "attach":
                 return None
-            told = "; ".join(event.told) or "nothing had to be told"
-            return Line("↻", f"the same turn goes on in life {_number(state, event.life)}: {told}", "warn")
+            told = _shortened(state, "; ".join(event.told)) or "no call was cut off"
+            where = f" in life {_number(state, event.life)}" if event.life else ""
+            return Line("↻", f"the same turn goes on{where}: {told}", "warn")
 
 
 def _model(
@@ -104,12 +106,13 @@ def _model(
             return None
         case ev.ModelCompleted():
             usage = event.usage
-            asked = f", asks for {len(event.tool_calls)} tool call(s)" if event.tool_calls else ""
+            names = [named(state.tool_calls[i]) for i in event.tool_calls if i in state.tool_calls]
+            asked = f"; it asks for {', '.join(names)}" if names else ""
             took = _took(call.requested, call.finished)
-            return Line("•", f"{who} answered{took}: {usage.input} in, {usage.output} out{asked}")
+            return Line("•", f"{who} answered{took} ({usage.input} tokens in, {usage.output} out){asked}")
         case ev.ModelFailed():
-            status = "no answer" if event.status is None else f"status {event.status}"
-            return Line("✘", f"{who}: {status}, {event.reason}", "bad")
+            status = "" if event.status is None else f"status {event.status}, "
+            return Line("✘", f"{who} failed: {status}{event.reason}", "bad")
         case ev.ModelReplayed():
             return Line("⟲", f"{who} answered from the log; not paid again", "good")
 
@@ -134,33 +137,55 @@ def _tool(
             return None
         case ev.ToolReleased():
             again = f" again (release {call.releases})" if call.releases > 1 else ""
-            return Line("▸", f"{_name(call)} released{again} {_input(call)}")
+            return Line("▸", f"{named(call)} released{again}: {given(call)}")
         case ev.ToolCompleted():
             how = "" if event.source in ("hook", "host", "transcript") else f" (by {event.source})"
-            return Line("✓", f"{_name(call)} completed{how}{took}: {_text(event.result)}", "good")
+            return Line("✓", f"{named(call)} completed{how}{took}: {_text(event.result)}", "good")
         case ev.ToolFailed():
-            return Line("✗", f"{_name(call)} failed{took}: {_text(event.result)}", "bad")
+            return Line("✗", f"{named(call)} failed{took}: {_text(event.result)}", "bad")
         case ev.ToolCancelled():
-            return Line("■", f"{_name(call)} cancelled{took}", "warn")
+            return Line("■", f"{named(call)} cancelled{took}", "warn")
         case ev.ToolNotStarted():
-            return Line("○", f"{_name(call)} not started", "warn")
+            return Line("○", f"{named(call)} not started", "warn")
         case ev.ToolUnknown():
-            return Line(
-                "▲", f"{_name(call)} UNKNOWN: released, and its outcome was lost {_input(call)}", "warn"
-            )
+            return Line("▲", f"{named(call)} UNKNOWN: released, and its outcome was lost", "warn")
         case ev.ToolRefused():
-            return Line(
-                "⊘", f"{_name(call)} refused once: it repeats {event.repeats}, which is unknown", "warn"
-            )
+            return Line("⊘", f"{named(call)} refused once: it repeats a call that is unknown", "warn")
 
 
-def _name(call: ToolCall) -> str:
+def named(call: ToolCall) -> str:
+    """A tool as people know it: custom ones without what a harness puts before their name."""
     inside = f" (subagent {call.agent})" if call.agent else ""
-    return f"{call.name}{inside}"
+    return f"{_bare(call)}{inside}"
 
 
-def _input(call: ToolCall) -> str:
-    return _text(call.input)
+def _bare(call: ToolCall) -> str:
+    return call.name.rpartition("__")[2] or call.name if call.origin == "custom" else call.name
+
+
+def given(call: ToolCall) -> str:
+    """A call's input as people read it: the first argument bare, the others by name."""
+    try:
+        found: object = json.loads(call.input.text or "")
+    except (ValueError, RecursionError):
+        return _text(call.input)
+    if not isinstance(found, dict) or not found:
+        return _text(call.input)
+    first, *others = cast(dict[str, object], found).items()
+    parts = [_plain(first[1]), *(f"{key}={_plain(value)}" for key, value in others)]
+    return one_line(", ".join(parts), WIDTH)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _shortened(state: Session, told: str) -> str:
+    """Without the ids of calls, which say nothing to a person."""
+    if state.turn is not None:
+        for call in state.calls(state.turn):
+            told = told.replace(f"{call.name} ({call.id})", _bare(call))
+    return told
 
 
 def _number(state: Session, life: str) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from harness_durable.errors import BadInput
+from harness_durable.errors import BadInput, HarnessDurableError
 from harness_durable.tools import Tool
 
 
@@ -29,14 +32,32 @@ def _from_file(path: Path) -> ModuleType:
         raise BadInput(f"{path} cannot be read; give the path of a Python file with @tool functions")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent.absolute()))  # as Python does for a script: its neighbours count
+    with _explained(str(path)):
+        spec.loader.exec_module(module)
     return module
 
 
 def _from_module(name: str) -> ModuleType:
-    try:
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    with _explained(name):
         return importlib.import_module(name)
+
+
+@contextmanager
+def _explained(name: str) -> Generator[None]:
+    """Whatever other people's code raises, with the place in it, as a sentence."""
+    try:
+        yield
+    except HarnessDurableError:
+        raise
     except ModuleNotFoundError as missing:
         raise BadInput(
-            f"no module named {missing.name!r}; give a module that can be imported, or a .py file"
+            f"{name}: no module named {missing.name!r}; give a .py file, or a module that can be imported"
         ) from None
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if isinstance(error, SyntaxError) else f" at {place.filename}:{place.lineno}"
+        raise BadInput(
+            f"{name} cannot be imported{where}: {type(error).__name__}: {error}; correct it and try again"
+        ) from error

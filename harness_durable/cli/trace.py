@@ -17,6 +17,7 @@ from harness_durable.cli.common import (
     one_line,
     opened,
     print_json,
+    visible,
     world_options,
 )
 from harness_durable.cli.story import Line, tell
@@ -31,7 +32,7 @@ STYLE = {"good": "green", "bad": "red", "warn": "yellow", "life": "cyan", "perso
 @click.argument("session")
 @world_options
 @click.option("--follow", "-f", is_flag=True, help="go on as the log grows, with text as it arrives")
-@click.option("--since", type=int, default=0, help="only events after this number")
+@click.option("--since", type=click.IntRange(0), default=0, help="only events after this number")
 @click.option("--md", "markdown", is_flag=True, help="markdown, as when piped")
 @json_option
 @asynchronous
@@ -49,10 +50,16 @@ async def trace(
         await store.session(session)
         reader = Reader(store, session)
         entries = reader.follow() if follow else reader.entries()
+        markdown = markdown or not sys.stdout.isatty()
         if as_json:
             await _json(entries, since)
+        elif follow and not markdown:
+            from harness_durable.cli.live import arriving
+
+            async with arriving(store, session, to_stderr=False) as clear:
+                await print_story(entries, since=since, begin=clear)
         else:
-            await print_story(entries, since=since, markdown=markdown or not sys.stdout.isatty())
+            await print_story(entries, since=since, markdown=markdown)
 
 
 async def _json(entries: AsyncIterator[Entry], since: int) -> None:
@@ -74,23 +81,24 @@ def as_dict(entry: Entry) -> dict[str, Any]:
 
 
 async def print_story(
-    entries: AsyncIterator[Entry], *, since: int = 0, markdown: bool = False, to_stderr: bool = False
-) -> Session:
-    """Print a line per event that people care about; the state at the end."""
+    entries: AsyncIterator[Entry], *, since: int = 0, markdown: bool = False, begin: str = ""
+) -> None:
+    """Print a line per event that people care about, each after ``begin``."""
     state = Session()
     async for entry in entries:
         fold.apply(state, entry)
         line = tell(state, entry)
         if line is not None and entry.seq > since:
-            click.echo(_markdown(entry, line) if markdown else _coloured(entry, line), err=to_stderr)
-    return state
+            click.echo(begin + (_markdown(entry, line) if markdown else render(entry, line)))
 
 
-def _coloured(entry: Entry, line: Line) -> str:
-    when = datetime.fromtimestamp(entry.time / 1000).strftime("%H:%M:%S")
+def render(entry: Entry, line: Line) -> str:
+    """A line for a terminal: the time of day, the event's number, the story. Safe whatever an agent said."""
+    when = datetime.fromtimestamp(entry.time / 1000).strftime("%H:%M:%S.%f")[:-3]
+    said = visible(line.text).replace("\n", " ")
     mark = click.style(line.mark, fg=STYLE.get(line.tone), bold=True)
-    text = click.style(line.text, fg=STYLE.get(line.tone), dim=line.tone == "quiet")
-    return f"{click.style(when, dim=True)} {entry.seq:>5} {mark} {text}"
+    text = click.style(said, fg=STYLE.get(line.tone), dim=line.tone == "quiet")
+    return f"{click.style(when, dim=True)} {entry.seq:>4} {mark} {text}"
 
 
 def _markdown(entry: Entry, line: Line) -> str:

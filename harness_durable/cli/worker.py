@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import click
 
-from harness_durable.cli.common import asynchronous, say, world_options
+from harness_durable.cli.common import asynchronous, say, visible, world_options
+
+
+class _Visible(logging.StreamHandler[Any]):
+    """To stderr; a reason may hold what an agent said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 @click.command()
@@ -23,8 +31,10 @@ async def worker(module: str | None, **flags: Any) -> None:
     from harness_durable.worlds import open_world, redact
 
     settings = resolve(flags).settings
-    store = await open_world(settings.world, settings.app)
     equipment = Equipment(settings, tuple(load_tools(module)))
+    equipment.check_provider()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", handlers=[_Visible()])
+    store = await open_world(settings.world, settings.app)
     try:
         async with Worker.open(store, equipment) as found:
             say(f"worker {found.owner.worker[:8]} serves app {settings.app!r} on {redact(settings.world)}")

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import msgspec
 
 from harness_durable.demo.stage import Stage
+from harness_durable.errors import NotFound
 from harness_durable.journal import Reader
+from harness_durable.policy import told
 from harness_durable.state import Session
 from harness_durable.testing.provider.ledger import Ledger
 from harness_durable.worlds import open_world
@@ -17,6 +19,9 @@ from harness_durable.worlds import open_world
 SESSION = "demo"
 TASK = "Fix the failing test, then deploy version 1.4.2."
 MOST_WORKERS = 6
+KILLED = -9
+
+Say = Callable[[str], None]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -32,59 +37,93 @@ class Outcome(msgspec.Struct, frozen=True):
     paid_twice: int
 
 
-def run_worker(
-    stage: Stage, environment: dict[str, str], adapter: str, sandbox: str, crash: dict[str, str]
-) -> int:
+class Cast(msgspec.Struct, frozen=True):
+    """Who plays: the provider's and the World's URL, the adapter, the sandbox, and the death."""
+
+    provider: str
+    world: str
+    adapter: str
+    sandbox: str
+    crash_at: str
+    death: str
+
+
+def command(*words: str) -> list[str]:
+    """A command line for the demo's session, as a person would type it."""
+    return [sys.executable, "-m", "harness_durable.cli.main", *words, "--tools", "harness_durable.demo.tools"]
+
+
+def run_worker(stage: Stage, cast: Cast, crash: dict[str, str]) -> int:
     """One worker process; its exit code, negative for a signal."""
-    command = [sys.executable, "-m", "harness_durable.cli.main", "run", TASK]
-    options = ["--session", SESSION, "--message-id", "task", "--adapter", adapter, "--sandbox", sandbox]
-    options += ["--workspace", str(stage.workspace), "--tools", "harness_durable.demo.tools"]
-    done = subprocess.run([*command, *options], env=environment | crash, stdout=subprocess.DEVNULL)
-    return done.returncode
+    options = ["--session", SESSION, "--message-id", "task", "--adapter", cast.adapter]
+    options += ["--sandbox", cast.sandbox, "--workspace", str(stage.workspace)]
+    environment = stage.environment(cast.provider, cast.world) | crash
+    return subprocess.run(
+        command("run", TASK, *options), env=environment, stdout=subprocess.DEVNULL
+    ).returncode
 
 
-def play(
-    stage: Stage,
-    *,
-    url: str,
-    world: str,
-    adapter: str,
-    sandbox: str,
-    crash_at: str,
-    death: str,
-    say: Callable[[str], None],
-) -> None:
+def play(stage: Stage, cast: Cast, *, heading: Say, say: Say) -> None:
     """Kill the first worker at ``crash_at``, then let others go on until one ends by itself."""
-    environment = stage.environment(url, world)
-    crash = {"HARNESS_DURABLE_CRASH_AT": crash_at, "HARNESS_DURABLE_CRASH_DEATH": death}
-    say(f"A worker starts. It will be killed at {crash_at!r} ({death}).")
-    code = run_worker(stage, environment, adapter, sandbox, crash)
-    if code != -9:
-        say(f"The worker ended by itself with {code}: it never came to {crash_at!r}.")
+    crash = {"HARNESS_DURABLE_CRASH_AT": cast.crash_at, "HARNESS_DURABLE_CRASH_DEATH": cast.death}
+    heading(f"1. A worker drives the agent. It will be killed at {cast.crash_at}")
+    code = run_worker(stage, cast, crash)
+    if code != KILLED:
+        heading(f"The worker was not killed: it ended with {code} and never came to {cast.crash_at}")
         return
-    say(f"kill -9. The file of deployments has {stage.effects} line(s); the model was told nothing.")
+    heading(f"2. kill -9. {_DEAD[cast.death]}")
+    say(f"deployments.log, the effect that cannot be undone: {_lines(stage.effects)}.")
+    say("Nobody was told how the last call ended: not the model, not the log.")
+    say("What will the next worker do, and why? (harness-durable recover --dry-run)\n")
+    subprocess.run(
+        command("recover", SESSION, "--dry-run"),
+        env=stage.environment(cast.provider, cast.world),
+        stdout=sys.stderr,
+    )
     for number in range(2, MOST_WORKERS + 1):
-        say(f"Worker {number} starts on the same World.")
-        if run_worker(stage, environment, adapter, sandbox, {}) >= 0:
+        again = "" if number == 2 else f" ({number - 1} were killed)"
+        heading(f"3. Another worker starts, with nothing but the log{again}. The same turn goes on")
+        if run_worker(stage, cast, {}) >= 0:
             return
+
+
+_DEAD = {
+    "worker": "The worker is dead. Its Claude Code lives on in the keeper, and waits",
+    "harness": "The worker, the keeper and the agent are dead",
+    "machine": "The worker, the keeper and the agent are dead, and the agent's files are gone",
+}
+
+
+def _lines(count: int) -> str:
+    return {0: "no line", 1: "1 line"}.get(count, f"{count} lines")
+
+
+async def played_before(world: str) -> bool:
+    """Does this World hold the demo's session already?"""
+    store = await open_world(world)
+    try:
+        await store.session(SESSION)
+    except NotFound:
+        return False
+    finally:
+        await store.aclose()
+    return True
 
 
 async def judge(stage: Stage, world: str) -> Outcome:
     """What is true in the end."""
-    store = await open_world(world)
+    reader, state = await _ending(world)
     try:
-        reader = Reader(store, SESSION)
-        state = await reader.load()
         turn = state.last_turn
         text = await reader.text(turn.text) if turn is not None and turn.text is not None else ""
     finally:
-        await store.aclose()
+        await reader.world.aclose()
     tally = Ledger.read(stage.ledger)
     return Outcome(
         status=turn.status if turn is not None else "none",
         text=text,
         lives=len(state.lives),
-        workers=_workers(state),
+        workers=len({worker for life in state.lives.values() for worker in life.workers}),
         effects=stage.effects,
         unknown=sum(call.outcome == "unknown" for call in state.tool_calls.values()),
         model_calls=sum(tally.delivered.values()),
@@ -92,5 +131,20 @@ async def judge(stage: Stage, world: str) -> Outcome:
     )
 
 
-def _workers(state: Session) -> int:
-    return len({worker for life in state.lives.values() for worker in life.workers})
+async def told_the_model(world: str) -> list[tuple[str, str]]:
+    """Tools whose call was cut off, and what the model was told instead of a result."""
+    reader, state = await _ending(world)
+    await reader.world.aclose()
+    return [
+        (call.name, told(call))
+        for call in state.tool_calls.values()
+        if call.outcome in ("unknown", "not_started")
+    ]
+
+
+async def _ending(world: str) -> tuple[Reader, Session]:
+    reader = Reader(await open_world(world), SESSION)
+    try:
+        return reader, await reader.load()
+    except NotFound:
+        return reader, Session()

@@ -42,17 +42,26 @@ class Response(msgspec.Struct, frozen=True):
     tools: tuple[Asked, ...] = ()
 
 
+class Told(msgspec.Struct, frozen=True):
+    """The outcome of a call as a transcript tells it."""
+
+    call: str
+    outcome: Literal["completed", "failed", "not_started"]
+    text: bytes
+    detail: bytes | None = None
+
+
 class CallTransitions:
     """The half of the ``Journal`` that is about calls."""
 
     def __init__(self, writer: Writer) -> None:
-        self.writer, self.reader = writer, writer.reader
+        self._writer, self.reader = writer, writer.reader
         self._bases = Bases()
 
     @property
     def state(self) -> Session:
         """The state now. Read it, never change it."""
-        return self.writer.state
+        return self._writer.state
 
     # ------------------------------------------------------------------------------- model calls
 
@@ -82,7 +91,7 @@ class CallTransitions:
             )
             return call
 
-        call = await self.writer.decide(decide)
+        call = await self._writer.decide(decide)
         self._bases.remember(agent or "", call, parts)
         reach("model.requested")
         return call
@@ -110,7 +119,7 @@ class CallTransitions:
                     events.ToolRequested(tool.id, tool.name, payload, call, tool.policy, tool.origin, agent)
                 )
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
         reach("model.completed")
         if response.tools:
             reach("tool.requested")
@@ -120,11 +129,11 @@ class CallTransitions:
             if state.model_calls[call].status == "requested":
                 wanted.events.append(events.ModelFailed(call, status, reason))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def model_replayed(self, call: str, life: str) -> None:
         event = events.ModelReplayed(call, life)
-        await self.writer.decide(lambda _, wanted: wanted.events.append(event))
+        await self._writer.decide(lambda _, wanted: wanted.events.append(event))
 
     # -------------------------------------------------------------------------------- tool calls
 
@@ -144,7 +153,7 @@ class CallTransitions:
                 wanted.events.append(events.ToolRefused(call, verdict.repeats, payload))
             return verdict
 
-        verdict = await self.writer.decide(decide)
+        verdict = await self._writer.decide(decide)
         if verdict.action == "release":
             reach("tool.released")
         return verdict
@@ -160,7 +169,7 @@ class CallTransitions:
             wanted.events.append(events.ToolReleased(call, life, key))
             return True
 
-        released = await self.writer.decide(decide)
+        released = await self._writer.decide(decide)
         if released:
             reach("tool.released")
         return released
@@ -179,7 +188,7 @@ class CallTransitions:
         def decide(state: Session, wanted: Decision) -> None:
             finish(state, wanted, call, ok=ok, result=result, source=source, detail=detail)
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
         reach("tool.completed")
 
     async def tool_closed(
@@ -190,7 +199,7 @@ class CallTransitions:
         def decide(state: Session, wanted: Decision) -> None:
             close(state, wanted, call, outcome, text)
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def tools_closed(
         self, closed: Sequence[tuple[str, Literal["cancelled", "not_started", "unknown"], str]]
@@ -201,7 +210,7 @@ class CallTransitions:
             for call, outcome, text in closed:
                 close(state, wanted, call, outcome, text)
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     # ------------------------------------------------------------------------------- permissions
 
@@ -212,7 +221,7 @@ class CallTransitions:
             if request not in state.permissions:
                 wanted.events.append(events.PermissionRequested(request, call, name, life))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
         reach("permission.asked")
 
 
@@ -254,3 +263,12 @@ def close(
             wanted.events.append(events.ToolNotStarted(call, payload))
         case "unknown":
             wanted.events.append(events.ToolUnknown(call, payload))
+
+
+def tell(state: Session, wanted: Decision, told: Told) -> None:
+    """Add an outcome that a transcript tells, unless the call has one."""
+    if told.outcome == "not_started":
+        close(state, wanted, told.call, "not_started", told.text.decode("utf-8", "replace"))
+    else:
+        ok = told.outcome == "completed"
+        finish(state, wanted, told.call, ok=ok, result=told.text, source="transcript", detail=told.detail)

@@ -7,12 +7,12 @@ calls are in ``calls``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from harness_durable import clock, events
 from harness_durable.crashpoints import reach
 from harness_durable.events import Rung
-from harness_durable.journal.calls import CallTransitions
+from harness_durable.journal.calls import CallTransitions, Told, tell
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.payload import pack, pack_text
 from harness_durable.policy import NOT_STARTED, UNKNOWN
@@ -30,6 +30,14 @@ class Journal(CallTransitions):
         """Read the session that was claimed."""
         return cls(await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience))
 
+    async def watch(self) -> None:
+        """Take in what others write, for ever: a task of the driver. Raises ``WriterFenced``."""
+        await self._writer.watch()
+
+    async def until(self, condition: Callable[[Session], bool]) -> None:
+        """Return when the state fulfils ``condition``."""
+        await self._writer.until(condition)
+
     # ------------------------------------------------------------------------------------- turns
 
     async def turn_started(self, message: str) -> None:
@@ -40,7 +48,7 @@ class Journal(CallTransitions):
                 wanted.events.append(events.TurnStarted(message))
                 wanted.row = RowUpdate("running", clock.now_ms())
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
         reach("turn.started")
 
     async def turn_interrupted(self, reason: str, *, planned: bool = False) -> None:
@@ -50,14 +58,14 @@ class Journal(CallTransitions):
             if state.turn is not None and state.turn.status == "running":
                 wanted.events.append(events.TurnInterrupted(state.turn.id, reason, planned))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def turn_resumed(self, life: str, rung: Rung, told: tuple[str, ...] = ()) -> None:
         def decide(state: Session, wanted: Decision) -> None:
             if state.turn is not None:
                 wanted.events.append(events.TurnResumed(state.turn.id, life, rung, told))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def turn_completed(self, text: str) -> None:
         packed = pack_text(text)
@@ -111,34 +119,19 @@ class Journal(CallTransitions):
             kind = events.SteerDelivered if known.kind == "steer" else events.MessageDelivered
             wanted.events.append(kind(message, life))
 
-        await self.writer.decide(decide)
-
-    async def steers_requeued(self) -> None:
-        """Steers that a settled turn never took become messages of their own: accepted is never lost."""
-
-        def decide(state: Session, wanted: Decision) -> None:
-            for message in state.messages.values():
-                turn = state.turns.get(message.turn or "")
-                pending = message.kind == "steer" and message.status == "queued"
-                fresh = f"{message.id}+queued"
-                if pending and turn is not None and turn.settled and fresh not in state.messages:
-                    wanted.events.append(events.MessageAccepted(fresh, message.text))
-                    wanted.events.append(events.SteerDelivered(message.id, ""))
-                    wanted.row = RowUpdate("queued", clock.now_ms())
-
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     # ------------------------------------------------------------------------------------- lives
 
     async def life_started(self, ref: LifeRef, turn: str, version: str) -> None:
         """Before the life is started, so that a worker that finds this also knows what to end."""
         event = events.LifeStarted(ref.life, turn, ref.sandbox, ref.run_dir, ref.host, version)
-        await self.writer.decide(lambda _, wanted: wanted.events.append(event))
+        await self._writer.decide(lambda _, wanted: wanted.events.append(event))
         reach("life.started")
 
     async def life_attached(self, life: str, worker: str) -> None:
         event = events.LifeAttached(life, worker)
-        await self.writer.decide(lambda _, wanted: wanted.events.append(event))
+        await self._writer.decide(lambda _, wanted: wanted.events.append(event))
 
     async def life_ended(self, life: str, reason: str, code: int | None = None) -> None:
         def decide(state: Session, wanted: Decision) -> None:
@@ -146,7 +139,7 @@ class Journal(CallTransitions):
             if known is not None and known.ended is None:
                 wanted.events.append(events.LifeEnded(life, reason, code))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def recovery_begun(self, plan: Plan, *, life_gone: str) -> None:
         """What the last worker left open, closed in one append: answers that died with it, and the life, if
@@ -162,13 +155,13 @@ class Journal(CallTransitions):
                 if state.turn is not None and state.turn.status == "running":
                     wanted.events.append(events.TurnInterrupted(state.turn.id, life_gone))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def still_ours(self) -> None:
         """Raises ``WriterFenced`` if a newer owner has the session. Asked before a life is ended by force,
         since it might be the newer owner's by now."""
-        await self.writer.refresh()
-        await self.writer.decide(lambda _, __: None)
+        await self._writer.refresh()
+        await self._writer.decide(lambda _, __: None)
 
     async def released(self, reason: str) -> None:
         """The worker gives the session back. The row says whether somebody has to look at it again: a
@@ -179,27 +172,27 @@ class Journal(CallTransitions):
                 wanted.events.append(events.SessionReleased(reason))
                 wanted.row = RowUpdate(state.status, clock.now_ms() if state.has_work else None)
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     # -------------------------------------------------------------------------------- transcript
 
     async def transcript_appended(
-        self, file: str, life: str, lines: list[bytes], *, offset: int, tool_outcomes: Decision | None = None
+        self, life: str, files: Mapping[str, Sequence[bytes]], *, offset: int, told: Sequence[Told] = ()
     ) -> None:
-        """New lines of the harness's transcript, and the outcomes that they tell, in one append."""
-        packed = pack(b"\n".join(lines))
-        extra = tool_outcomes or Decision()
+        """New lines of the harness's transcript, by file, and the outcomes that they tell, in one append.
+        ``offset``: where the life's output stood after them; what it has already is not written again."""
+        packed = {file: pack(b"\n".join(lines)) for file, lines in files.items()}
 
         def decide(state: Session, wanted: Decision) -> None:
             if offset and offset <= state.offsets.get(life, 0):
                 return
-            payload = wanted.keep(packed)
-            wanted.events.append(events.TranscriptAppended(file, life, payload, len(lines), offset))
-            # Decided outside: a hook may have told the same outcome meanwhile.
-            wanted.events.extend(event for event in extra.events if _news(state, event))
-            wanted.blobs.update(extra.blobs)
+            for file, content in packed.items():
+                payload = wanted.keep(content)
+                wanted.events.append(events.TranscriptAppended(file, life, payload, len(files[file]), offset))
+            for outcome in told:
+                tell(state, wanted, outcome)
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
         reach("transcript.appended")
 
     async def transcript_replaced(self, file: str, keep: int, lines: list[bytes], reason: str) -> None:
@@ -210,22 +203,22 @@ class Journal(CallTransitions):
             payload = wanted.keep(packed)
             wanted.events.append(events.TranscriptReplaced(file, keep, payload, len(lines), reason))
 
-        await self.writer.decide(decide)
+        await self._writer.decide(decide)
 
     async def transcript_lines(self, file: str) -> list[bytes]:
         """All lines of a transcript as the log describes it now."""
         transcript = self.state.transcripts.get(file)
+        segments = transcript.segments if transcript is not None else []
         lines: list[bytes] = []
-        for segment in transcript.segments if transcript is not None else []:
-            event = await self.reader.event(segment.seq)
+        async for segment, event in self.reader.events_at(segments):
             if isinstance(event, events.TranscriptAppended | events.TranscriptReplaced):
                 content = await self.reader.content(event.lines)
                 lines.extend(content.split(b"\n")[: segment.keep])
         return lines
 
     async def _settle(self, decide: Callable[[Session, Decision], None]) -> None:
-        await self.writer.decide(decide)
-        await self.writer.take_snapshot()
+        await self._writer.decide(decide)
+        await self._writer.take_snapshot()
 
 
 def _settled(state: Session, wanted: Decision, turn: Turn, status: str) -> RowUpdate:
@@ -250,9 +243,3 @@ def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:
         if state.model_calls[name].status == "requested":
             wanted.events.append(events.ModelFailed(name, None, "the turn was settled first"))
     return turn
-
-
-def _news(state: Session, event: events.AnyEvent) -> bool:
-    """Not an outcome of a call that has one."""
-    call = state.tool_calls.get(getattr(event, "call", ""))
-    return call is None or call.open

@@ -84,13 +84,15 @@ class Inbox:
         return accepted
 
     async def request_stop(self, by: str) -> bool:
-        """Ask for the open turn to be stopped. False if there is none."""
+        """Ask for the open turn to be stopped, or one that waits for a person to be given up. False if there
+        is none."""
 
         def decide(state: Session, wanted: Decision) -> bool:
-            if state.turn is None:
+            turn = state.last_turn
+            if turn is None or (turn.settled and turn.status != "needs_input"):
                 return False
-            if state.turn.stop_by is None:
-                wanted.events.append(events.StopRequested(state.turn.id, by))
+            if turn.stop_by is None:
+                wanted.events.append(events.StopRequested(turn.id, by))
                 wanted.row = RowUpdate("running", clock.now_ms())
             return True
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import cast
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol, TypeVar
 
 from harness_durable import codec, events, fold
+from harness_durable.errors import NotFound
 from harness_durable.payload import Payload, expand
 from harness_durable.state import Session
 from harness_durable.world import StoredRecord, World
 
 PAGE = 1000
 """Records per read: bounds memory for long logs, and is far above what a turn adds."""
+
+
+class _Placed(Protocol):
+    @property
+    def seq(self) -> int: ...
+
+
+S = TypeVar("S", bound=_Placed)
 
 
 def entry_of(record: StoredRecord, session: str) -> events.Entry:
@@ -61,11 +70,30 @@ class Reader:
         records = await self.world.read(self.session, seq - 1, 1)
         return entry_of(records[0], self.session).event
 
+    async def advance(self, state: Session) -> Session:
+        """The same state with what the log has after it; loaded anew if it is empty."""
+        if state.seq == 0:
+            return await self.load()
+        async for entry in self.entries(state.seq):
+            fold.apply(state, entry)
+        return state
+
+    async def events_at(self, places: Sequence[S]) -> AsyncGenerator[tuple[S, events.AnyEvent]]:
+        """The events at several places, in order of ``seq``, reading the log in pages and not one by one."""
+        records: dict[int, StoredRecord] = {}
+        for place in places:
+            if place.seq not in records:
+                page = await self.world.read(self.session, place.seq - 1, PAGE)
+                records = {record.seq: record for record in page}
+            yield place, entry_of(records[place.seq], self.session).event
+
     async def content(self, payload: Payload) -> bytes:
         """The bytes of a payload, wherever they are."""
         if payload.inline is not None:
             return payload.inline
-        name = cast(str, payload.blob)
+        if payload.blob is None:
+            raise NotFound("this content was shortened in the state; read it from its event in the log")
+        name = payload.blob
         return expand(name, await self.world.blob(self.session, name))
 
     async def text(self, payload: Payload) -> str:

@@ -22,7 +22,8 @@ from harness_durable.state import Session
 from harness_durable.world import Record, RowUpdate, World
 
 SNAPSHOT_EVERY = 500
-"""Events between snapshots within a turn; one more is taken when a turn ends."""
+"""Events between snapshots within a turn, and at least a quarter of the log, so that all snapshots together
+cost no more than the log itself. One more is taken when a turn ends."""
 
 T = TypeVar("T")
 
@@ -142,7 +143,8 @@ class Writer:
                     for place, (record, event) in enumerate(zip(records, wanted.events, strict=True))
                 ]
             )
-            if self.epoch and self.state.seq - self._snapshot_at >= SNAPSHOT_EVERY:
+            due = max(SNAPSHOT_EVERY, self.state.seq // 4)
+            if self.epoch and self.state.seq - self._snapshot_at >= due:
                 await self.take_snapshot()
             return answer
 

@@ -23,7 +23,8 @@ from harness_durable import clock
 from harness_durable.errors import Conflict, NotFound, SessionBusy, WriterFenced
 from harness_durable.testing.world_child import load_opener
 from harness_durable.testing.world_model import Append, Model, Session, Worker
-from harness_durable.testing.worlds.bench import Subject, expect, refused
+from harness_durable.testing.worlds.bench import Subject, refused
+from harness_durable.testing.worlds.process import expect
 from harness_durable.world import Claim, Owner, Record, RowUpdate, World
 
 T = TypeVar("T")

@@ -35,13 +35,13 @@ async def run(
     delay the end. The environment has one more name, by which its children are found. As a shell
     would, 127 says not found and 126 not executable."""
     _check_directory(cwd, argv[0])
-    marker = secrets.token_hex(16)
+    marks = {_MARKER: secrets.token_hex(16)}
     with _file(scratch, stdin) as source, _file(scratch) as out, _file(scratch) as err:
         try:
             process = await anyio.open_process(
                 list(argv),
                 cwd=cwd,
-                env={**env, _MARKER: marker},
+                env={**env, **marks},
                 stdin=source,
                 stdout=out,
                 stderr=err,
@@ -57,7 +57,7 @@ async def run(
                 await process.wait()
         finally:
             with anyio.CancelScope(shield=True):
-                await run_sync(_kill_rest, process.pid, marker)
+                await run_sync(_kill_rest, process.pid, marks)
                 await process.wait()
                 await process.aclose()
         code = -signal.SIGKILL if process.returncode is None else process.returncode
@@ -70,11 +70,11 @@ def _check_directory(cwd: Path, program: str) -> None:
         raise SandboxUnavailable(f"cannot run {program!r} in {cwd}: no such directory; create it first")
 
 
-def _kill_rest(group: int, marker: str) -> None:
+def _kill_rest(group: int, marks: Mapping[str, str]) -> None:
     """The group first, then those who left it: the marker is in their environment."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    processes.kill(processes.marked(marker, _MARKER))
+    processes.kill(processes.marked(marks))
 
 
 @contextmanager

@@ -53,13 +53,14 @@ async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> N
     to the caller to reap.
     """
     run = life / "keeper"
+    marks = processes.marks(spec.life, run)
     with socket.socket() as relay:
         relay.bind(("127.0.0.1", 0))
         relay.listen(128)
         places = {"@PORT@": str(relay.getsockname()[1]), "@HOME@": str(life / "home")}
-        orders = {**_orders(spec, places), "relay_fd": relay.fileno(), "isolation": isolation}
+        orders = {**_orders(spec, places, marks), "relay_fd": relay.fileno(), "isolation": isolation}
         await run_sync(_lay_out, life, spec, places, orders)
-        code = await _run_until_ready(run, spec.life, relay.fileno())
+        code = await _run_until_ready(run, marks, relay.fileno())
     if code != 0:
         raise _failure(run, _filled(spec.argv[0], places), _filled(spec.cwd, places))
 
@@ -77,19 +78,19 @@ def _lay_out(life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapp
     _private(life / "keeper/spec.json", json.dumps(orders).encode())
 
 
-def _orders(spec: LifeSpec, places: Mapping[str, str]) -> dict[str, object]:
+def _orders(spec: LifeSpec, places: Mapping[str, str], marks: Mapping[str, str]) -> dict[str, object]:
     """What the keeper is told, in its spec.json."""
     env = {name: _filled(value, places) for name, value in spec.env.items()}
     return {
         "argv": [_filled(one, places) for one in spec.argv],
-        "env": {**env, processes.MARKER: spec.life},
+        "env": {**env, **marks},
         "cwd": _filled(spec.cwd, places),
         "token": spec.token,
         "ttl": spec.ttl,
     }
 
 
-async def _run_until_ready(run: Path, life: str, relay: int) -> int:
+async def _run_until_ready(run: Path, marks: Mapping[str, str], relay: int) -> int:
     """The process that we start leaves as soon as the keeper is ready (0), or has failed."""
     with (run / "keeper.err").open("wb") as err:
         process = await anyio.open_process(
@@ -98,7 +99,7 @@ async def _run_until_ready(run: Path, life: str, relay: int) -> int:
             stdout=err,
             stderr=err,
             cwd="/",
-            env={processes.MARKER: life},
+            env=marks,
             start_new_session=True,
             pass_fds=(relay,),
         )

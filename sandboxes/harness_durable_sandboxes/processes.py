@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .keeper import GUARD_NAME
 
-MARKER = "HARNESS_DURABLE_LIFE"
+_LIFE, _RUN = "HARNESS_DURABLE_LIFE", "HARNESS_DURABLE_RUN"
 
 _PATIENCE = 5.0  # seconds
 
@@ -36,12 +36,17 @@ def keeper_of(run: Path, guard: bool = False) -> Recognise:
     return recognise
 
 
-def marked(value: str, name: str = MARKER) -> Recognise:
-    """Whoever was started with ``name=value`` in its environment."""
-    wanted = os.fsencode(f"{name}={value}")
+def marks(life: str, run: Path) -> dict[str, str]:
+    """The marker. A life's id alone would not do: another app on this host may have the same ids."""
+    return {_LIFE: life, _RUN: str(run)}
+
+
+def marked(marks: Mapping[str, str]) -> Recognise:
+    """Whoever was started with all of ``marks`` in its environment."""
+    wanted = {os.fsencode(f"{name}={value}") for name, value in marks.items()}
 
     def recognise(process: Path) -> bool:
-        return wanted in (process / "environ").read_bytes().split(b"\0")
+        return wanted <= set((process / "environ").read_bytes().split(b"\0"))
 
     return recognise
 
@@ -54,7 +59,7 @@ def end_life(life: str, run: Path) -> None:
     """
     kill(keeper_of(run))
     kill(keeper_of(run, guard=True), spare=_PATIENCE)
-    kill(marked(life))
+    kill(marked(marks(life, run)))
 
 
 def kill(recognise: Recognise, spare: float = 0.0) -> int:

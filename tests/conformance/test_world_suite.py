@@ -14,7 +14,7 @@ BY_ID = {promise.id: promise for promise in PROMISES}
 
 MUTANTS = {
     "half-batch": "W10",
-    "no-cas": "W4",
+    "no-cas": "W5",
     "no-fence": "W2",
     "release-any": "W2",
     "two-owners": "W3",

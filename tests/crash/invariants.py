@@ -85,8 +85,12 @@ def _effects(scene: Scene) -> Iterator[str]:
 def _messages(entries: list[ev.Entry]) -> Iterator[str]:
     started = [e.event.turn for e in entries if isinstance(e.event, ev.TurnStarted)]
     accepted = [e.event.message for e in entries if isinstance(e.event, ev.MessageAccepted)]
-    if accepted != [MESSAGE] or started != [MESSAGE]:
+    if MESSAGE not in accepted or sorted(accepted) != sorted(started):
         yield f"I2: accepted {accepted}, turns started {started}"
+    steers = {e.event.message for e in entries if isinstance(e.event, ev.SteerAccepted)}
+    taken = {e.event.message for e in entries if isinstance(e.event, ev.SteerDelivered)}
+    if steers != taken:
+        yield f"I2: steers accepted {sorted(steers)}, delivered {sorted(taken)}"
 
 
 def _model_calls(entries: list[ev.Entry], tally: Tally) -> Iterator[str]:
@@ -149,8 +153,9 @@ def _conversations(tally: Tally) -> Iterator[str]:
 
 def _turns(entries: list[ev.Entry]) -> Iterator[str]:
     ends = [type(e.event).__name__ for e in entries if isinstance(e.event, ev.TurnCompleted | ev.TurnFailed)]
-    if ends != ["TurnCompleted"]:
-        yield f"I8: the turn ended with {ends}"
+    begun = sum(isinstance(e.event, ev.TurnStarted) for e in entries)
+    if ends != ["TurnCompleted"] * begun:
+        yield f"I8: {begun} turn(s) ended with {ends}"
 
 
 def _lives(entries: list[ev.Entry]) -> Iterator[str]:

@@ -61,8 +61,16 @@ class Scene:
     def worker(self, **variables: str) -> subprocess.Popen[bytes]:
         """Start a worker that sends the message (if it is not accepted yet) and drives the session."""
         command = [sys.executable, "-m", "harness_durable.cli.main", "run", "do the steps"]
-        command += ["--session", SESSION, "--message-id", MESSAGE, "--adapter", self.adapter, "--json"]
+        command += ["--session", SESSION, "--message-id", MESSAGE, "--adapter", self.adapter]
         command += ["--workspace", str(self.workspace), "--tools", str(TOOL)]
+        return self._start(command, variables)
+
+    def client(self, verb: str, *words: str, **variables: str) -> subprocess.Popen[bytes]:
+        """Some other process that says something to the session."""
+        command = [sys.executable, "-m", "harness_durable.cli.main", verb, SESSION, *words]
+        return self._start(command, variables)
+
+    def _start(self, command: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
             "HARNESS_DURABLE_WORLD": self.world,
@@ -91,6 +99,16 @@ class Scene:
         return [
             pid for pid in _pids() if mark in _read(pid, "cmdline") and b"keeper" in _read(pid, "cmdline")
         ]
+
+    def harnesses(self) -> list[tuple[int, bytes]]:
+        """Pid and start time of each harness process, so that a reused pid is not taken for the same one."""
+        mark = str(self.run_dir).encode()
+        found = [pid for pid in _pids() if b"--session-mirror" in _read(pid, "cmdline")]
+        return [(pid, _read(pid, "stat").split()[21]) for pid in found if mark in _read(pid, "environ")]
+
+    def said(self, text: str) -> bool:
+        """Did a worker say this?"""
+        return self.errors.exists() and text in self.errors.read_text(errors="replace")
 
     def processes(self) -> list[int]:
         """Everything that belongs to a life of this scene: keepers, harnesses, their children."""

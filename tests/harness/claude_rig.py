@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import anyio
 
@@ -186,4 +185,4 @@ class Rig:
             "upstream_key": "sk-test",
             "lease_seconds": 3.0,
         }
-        return cast(Settings, resolve(flags, environ={}).settings)
+        return resolve(flags, environ={}).settings

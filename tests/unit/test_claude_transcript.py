@@ -12,11 +12,12 @@ import pytest
 
 from harness_durable.events import AgentSpec
 from harness_durable.policy import NOT_STARTED, UNKNOWN
+from harness_durable_adapters.claude_code.case import Answer, Case, Response
 from harness_durable_adapters.claude_code.frames import Lines, read_said
 from harness_durable_adapters.claude_code.launch import Start, launch
 from harness_durable_adapters.claude_code.naming import RESUME_SENTINEL, file_name
 from harness_durable_adapters.claude_code.outcome import turn_end
-from harness_durable_adapters.claude_code.rebuild import Answer, Case, Rebuilt, Response, rebuild
+from harness_durable_adapters.claude_code.rebuild import Rebuilt, rebuild
 from harness_durable_adapters.claude_code.response import Recorded, results_in
 from harness_durable_adapters.claude_code.response import parse as parse_response
 from harness_durable_adapters.claude_code.shapes import Json, decode, encode
@@ -54,8 +55,8 @@ class Script:
         )
         return uuid
 
-    def user(self, text: str, **more: object) -> str:
-        return self._add("user", {"role": "user", "content": text}, **more)
+    def user(self, text: str, parent: str | None = None, **more: object) -> str:
+        return self._add("user", {"role": "user", "content": text}, parent, **more)
 
     def says(self, response: str, *blocks: Json) -> list[str]:
         return [
@@ -92,7 +93,7 @@ def case(
 def told(rebuilt: Rebuilt) -> list[tuple[str, str]]:
     """Every result in file order."""
     return [
-        (str(result["tool_use_id"]), str(result["content"]))
+        (str(result.get("tool_use_id")), str(result.get("content")))
         for line in rebuilt.lines
         for result in line.results
     ]
@@ -164,6 +165,7 @@ def test_c106_half_a_surrogate_pair_and_c110_large_integers_survive() -> None:
     value = decode(raw)
     assert value is not None
     again = decode(encode(value))
+    assert again is not None
     assert again == value
     assert again["n"] == 9007199254740993000001
 
@@ -414,7 +416,7 @@ def test_c031_nothing_that_was_mirrored_is_dropped_by_a_rebuild() -> None:
 
 
 def test_what_was_said_tells_what_is_still_to_be_answered() -> None:
-    frames = [
+    frames: list[Json] = [
         {"type": "control_request", "request_id": "ours", "request": {}},
         {"type": "control_response", "response": {"subtype": "success", "request_id": "theirs"}},
         {"type": "user", "uuid": "u-1", "message": {}},
@@ -459,27 +461,25 @@ def test_place_holders_within_a_conversation_are_not_filled_in() -> None:
 
 
 def test_a_recorded_stream_and_a_recorded_message_are_the_same_response() -> None:
-    stream = b"".join(
-        b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n"
-        for event in (
-            {
-                "type": "message_start",
-                "message": {"id": "msg_1", "type": "message", "model": "m", "usage": {}},
-            },
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}},
-            {"type": "content_block_stop", "index": 0},
-            {"type": "content_block_start", "index": 1, "content_block": {**use("toolu_1"), "input": {}}},
-            {
-                "type": "content_block_delta",
-                "index": 1,
-                "delta": {"type": "input_json_delta", "partial_json": '{"command": "true"}'},
-            },
-            {"type": "content_block_stop", "index": 1},
-            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
-            {"type": "message_stop"},
-        )
-    )
+    events: list[Json] = [
+        {
+            "type": "message_start",
+            "message": {"id": "msg_1", "type": "message", "model": "m", "usage": {}},
+        },
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {**use("toolu_1"), "input": {}}},
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": '{"command": "true"}'},
+        },
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    ]
+    stream = b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
     found = parse_response("text/event-stream; charset=utf-8", stream)
     assert found is not None
     assert (found.id, found.blocks, found.stop_reason) == ("msg_1", (text("hi"), use("toolu_1")), "tool_use")

@@ -73,7 +73,7 @@ async def test_another_turn_gets_an_answer_of_its_own() -> None:
     await answered(journal)
     await journal.turn_completed("done")
     await (await Inbox.open(world, SESSION)).accept("m-2", "again")
-    await journal.writer.refresh()
+    await journal.still_ours()
     await journal.turn_started("m-2")
 
     assert found(journal) is None
@@ -84,8 +84,7 @@ async def test_a_worker_that_died_before_it_forwarded_is_continued_by_the_next_i
     async with ScriptedProvider(lambda _: reply, check=False) as provider:
         async with gateway(provider.url, ready=False) as rig:
             sent = await rig.start(body())
-            while "model.completed" not in rig.kinds():
-                await rig.journal.writer.changed()
+            await rig.journal.until(lambda _: "model.completed" in rig.kinds())
             await sent.stream.aclose()
         journal = await taken(rig.world, OTHER)
         async with gateway(provider.url, journal=journal, world=rig.world) as second:

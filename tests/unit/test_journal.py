@@ -102,8 +102,9 @@ async def test_a_journal_that_reads_of_its_successor_is_fenced_before_it_writes(
     world = MemoryWorld()
     journal = await begun(world)
     await taken(world, OTHER)
-    await journal.writer.refresh()
     appends = world.appends
+    with pytest.raises(WriterFenced):
+        await journal.still_ours()
     with pytest.raises(WriterFenced):
         await journal.turn_completed("done")
     assert world.appends == appends
@@ -296,8 +297,6 @@ async def test_a_message_during_a_turn_keeps_the_session_due_when_it_ends() -> N
     with pytest.raises(BadInput, match="works on 'm-1'"):
         await inbox.accept("m-4", "no", when_busy="reject")
     await journal.turn_completed("done")
-    await journal.steers_requeued()
-    await journal.steers_requeued()
     row = await world.session(SESSION)
     assert (row.status, row.due is None) == ("queued", False)
     assert [message.id for message in journal.state.queued] == ["m-2", "m-3+queued"]
@@ -369,9 +368,9 @@ async def test_a_recovery_closes_what_the_last_worker_left_in_one_append() -> No
 
 async def test_a_transcript_is_what_was_appended_and_replaced() -> None:
     journal = await begun(MemoryWorld())
-    await journal.transcript_appended("main", "L1", [b'{"a":1}', b"two\r"], offset=10)
-    await journal.transcript_appended("main", "L1", [b"again, from the spool"], offset=10)
-    await journal.transcript_appended("main", "L1", [b"x" * 100_000], offset=20)
+    await journal.transcript_appended("L1", {"main": [b'{"a":1}', b"two\r"]}, offset=10)
+    await journal.transcript_appended("L1", {"main": [b"again, from the spool"]}, offset=10)
+    await journal.transcript_appended("L1", {"main": [b"x" * 100_000]}, offset=20)
     await journal.transcript_replaced("main", 2, [b"new", b""], "rebuilt")
     assert await journal.transcript_lines("main") == [b'{"a":1}', b"two\r", b"new", b""]
     assert await journal.transcript_lines("other") == []
@@ -383,11 +382,11 @@ async def test_whoever_waits_for_a_state_sees_it_come_from_outside() -> None:
     seen = anyio.Event()
 
     async def wait() -> None:
-        await journal.writer.until(lambda state: state.turns["m-1"].stop_by == "anna")
+        await journal.until(lambda state: state.turns["m-1"].stop_by == "anna")
         seen.set()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(journal.writer.watch)
+        group.start_soon(journal.watch)
         group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         await (await Inbox.open(world, SESSION)).request_stop("anna")

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from harness_durable import events as ev
-from harness_durable.recovery import MAX_FRUITLESS, Action, Facts, Rung, plan
+from harness_durable.recovery import MAX_FRUITLESS, Action, Facts, Step, plan
 from harness_durable.state import Session
 from tests.unit.log_kit import TEXT, Log, model, state, tool
 
@@ -133,7 +133,7 @@ def lives(count: int, *, progress_in: int = 0, planned: bool = False) -> Log:
     return log
 
 
-RUNGS: dict[str, tuple[Log, Facts, Rung]] = {
+RUNGS: dict[str, tuple[Log, Facts, Step]] = {
     "the keeper is alive": ([], ALIVE, "attach"),
     "the keeper is gone": ([], GONE, "continue"),
     "the life is over, whatever the keeper says": ([ev.LifeEnded("L1", "x")], ALIVE, "continue"),
@@ -176,7 +176,7 @@ def test_which_rung_of_the_ladder(case: str) -> None:
 
 
 def test_the_table_has_every_rung() -> None:
-    assert {rung for _, _, rung in RUNGS.values()} == set(get_args(Rung))
+    assert {rung for _, _, rung in RUNGS.values()} == set(get_args(Step))
 
 
 def test_an_empty_session_has_nothing_to_do() -> None:

@@ -167,7 +167,7 @@ async def test_a_call_that_certainly_did_not_happen_runs_now() -> None:
 async def test_in_a_stopped_turn_a_call_that_did_not_happen_is_not_run_either() -> None:
     world, journal, effects, deploy = await cut_off(probe=True)
     await (await Inbox.open(world, "s")).request_stop("anna")
-    await journal.writer.refresh()
+    await journal.still_ours()
     effects.answer = NOT_HAPPENED
     await host(journal, [deploy], "L2").settle(call(journal), "probe")
     assert effects.seen == []

@@ -66,6 +66,7 @@ class Broken(Exception):
         ),
         ({"ключ": "значение"}, '{"ключ": "значение"}'),
     ],
+    ids=ascii,
 )
 def test_a_value_becomes_text(value: object, text: str) -> None:
     assert render(value, BIG) == text

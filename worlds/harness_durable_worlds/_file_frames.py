@@ -206,8 +206,8 @@ def _continues(batch: Batch, head: int) -> bool:
 
 
 def _next_batch(data: bytes, at: int, salt: int, head: int) -> Batch | None:
-    """The next whole batch that can stand after ``head`` and what is damaged. Copies of this log's own older frames,
-    in the body of a damaged record, have lower numbers and are passed over."""
+    """The next whole batch that can stand after ``head`` and what is damaged. Copies of this log's own older
+    frames, in the body of a damaged record, have lower numbers and are passed over."""
     while (at := data.find(MAGIC, at)) >= 0:
         batch = read_batch(data, at, salt)
         if batch is not None and batch.frames[0].seq > head:

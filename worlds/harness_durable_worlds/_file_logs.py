@@ -51,7 +51,7 @@ class Logs:
                 try:
                     found[name] = work(self._log(lane, name))
                 except NotFound:
-                    self._known[lane].pop(name, None)
+                    self._known[lane].pop(name).close()
 
         async def all_of(lane: int, mine: Sequence[str]) -> None:
             for start in range(0, len(mine), _PART):

@@ -5,12 +5,11 @@ delivered is not asked: recovery may have cut the lines away that showed it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
 from harness_durable.adapter import LifeContext
-from harness_durable.sandbox import Link
 from harness_durable.state import Message, Session
 
 from . import frames
@@ -18,21 +17,24 @@ from .naming import main_file, message_uuid
 from .proof import RESUMED, can_continue
 from .transcript import parse
 
+Write = Callable[[bytes], Awaitable[None]]
+
 
 class Delivery:
     """The messages of one turn in one life."""
 
-    def __init__(self, ctx: LifeContext, link: Link, known: set[str], sent: set[str]) -> None:
-        self._ctx, self._link = ctx, link
+    def __init__(self, ctx: LifeContext, write: Write, known: set[str], sent: set[str]) -> None:
+        self._ctx, self._write = ctx, write
         self._known, self._sent = known, sent
         self._moves = anyio.Event()
         self._begun = anyio.Event()
 
     @classmethod
-    async def begin(cls, ctx: LifeContext, link: Link, said: frames.Said) -> Delivery:
-        lines = await ctx.journal.transcript_lines(main_file(ctx.journal.state.native_id))
+    async def begin(cls, ctx: LifeContext, write: Write, said: frames.Said) -> Delivery:
+        file = main_file(ctx.journal.state.native_id)
+        lines = await ctx.journal.transcript_lines(file) if ctx.rung != "start" else []
         known = {line.delivered for line in parse(lines)[0] if line.delivered}
-        return cls(ctx, link, known, {uuid for uuid in said.messages if uuid})
+        return cls(ctx, write, known, {uuid for uuid in said.messages if uuid})
 
     async def run(self) -> None:
         """Send the turn's message, then steers as they come in, for ever."""
@@ -46,7 +48,7 @@ class Delivery:
         while True:
             for steer in self._unsent(self._ctx.journal.state):
                 await self._send(steer)
-            await self._ctx.journal.writer.until(lambda state: bool(self._unsent(state)))
+            await self._ctx.journal.until(lambda state: bool(self._unsent(state)))
 
     async def _say_aloud(self, message: Message) -> None:
         """For a harness that cannot continue in the middle: tell it, in a message that the model sees."""
@@ -54,7 +56,7 @@ class Delivery:
         fresh = self._ctx.rung == "continue" and self._uuid(message) in self._known
         if fresh and number not in self._sent and not await can_continue(self._ctx.harness):
             self._sent.add(number)
-            await self._link.write(frames.message(RESUMED, number, self._ctx.journal.state.native_id))
+            await self._write(frames.message(RESUMED, number, self._ctx.journal.state.native_id))
 
     async def begun(self) -> None:
         """Return when the turn's message has been sent."""
@@ -97,4 +99,4 @@ class Delivery:
         text = await self._ctx.journal.reader.text(message.text)
         # A leading slash would make it a command to the harness, which the model never sees.
         text = f" {text}" if text.startswith("/") else text
-        await self._link.write(frames.message(text, uuid, self._ctx.journal.state.native_id))
+        await self._write(frames.message(text, uuid, self._ctx.journal.state.native_id))

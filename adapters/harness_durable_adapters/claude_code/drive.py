@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from harness_durable import clock
 from harness_durable.adapter import LifeContext, TurnEnd
-from harness_durable.errors import HarnessDied, HarnessDurableError, HarnessStuck
+from harness_durable.errors import HarnessDied, HarnessDurableError, HarnessStuck, KeeperGone
 from harness_durable.sandbox import Link
 from harness_durable.tools.mcp import McpEndpoint
 
@@ -35,6 +35,8 @@ START_SECONDS = 120.0
 """Until the harness has answered our first request. Half a second is usual; a loaded machine takes longer."""
 SILENCE_SECONDS = 600.0
 """Without a frame, a model call or a running tool. Long, since it costs a life to be wrong."""
+GRACE_SECONDS = 30.0
+"""After a turn has ended, for the harness to take up a message that it was given during that turn."""
 STOP_SECONDS = 15.0
 """Until an interrupted harness must have ended its turn."""
 _BACKLOG_SECONDS = 0.05
@@ -56,13 +58,14 @@ class Conversation:
         self._heard = clock.monotonic()
         self._initialized = anyio.Event()
         self._end: TurnEnd | None = None
+        self._settled: TurnEnd | None = None
         self._trouble: BaseException | None = None
         self._unreadable = 0
 
     async def run(self) -> TurnEnd:
         said = await self.link.said()
         self._said = frames.read_said(said)
-        self._delivery = await Delivery.begin(self.ctx, self.link, self._said)
+        self._delivery = await Delivery.begin(self.ctx, self._write, self._said)
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for work in (self._speak, self._deliver, self._stop, self._watch):
@@ -153,12 +156,13 @@ class Conversation:
                 return
 
     async def _result(self, frame: Json) -> None:
-        if self._delivery.outstanding():
-            return  # the harness goes on with a message that it has not begun yet
         turn = self.ctx.journal.state.turns[self.ctx.turn]
         end = turn_end(frame, turn.stop_by)
         if end.kind == "cancelled":
             await close_calls(self.ctx)
+        elif self._delivery.outstanding():
+            self._settled = end  # it goes on by itself, with a message that it has not taken up yet
+            return
         self._end = end
 
     def _answered(self, response: Json) -> None:
@@ -180,7 +184,7 @@ class Conversation:
         async def serve() -> None:
             try:
                 with scope:
-                    await self.link.write(await self._reply(number, mapping(frame.get("request"))))
+                    await self._write(await self._reply(number, mapping(frame.get("request"))))
             finally:
                 self._serving.pop(number, None)
                 self._heard = clock.monotonic()
@@ -210,7 +214,15 @@ class Conversation:
     async def _speak(self) -> None:
         """What the harness has to hear before anything else."""
         if INITIALIZE not in self._said.asked:
-            await self.link.write(frames.request(INITIALIZE, initialize(custom=bool(self.ctx.tools.tools))))
+            await self._write(frames.request(INITIALIZE, initialize(custom=bool(self.ctx.tools.tools))))
+
+    async def _write(self, frame: bytes) -> None:
+        """A harness that is gone does not hear it. The reader finds that out, too, and first reads what it
+        left behind."""
+        try:
+            await self.link.write(frame)
+        except (HarnessDied, KeeperGone):
+            return
 
     async def _deliver(self) -> None:
         await self._initialized.wait()
@@ -221,9 +233,7 @@ class Conversation:
         await wants_stop(self.ctx)
         await self._initialized.wait()
         await self._delivery.begun()
-        await self.link.write(
-            frames.request(f"durable-stop-{self.link.stdin_offset}", {"subtype": "interrupt"})
-        )
+        await self._write(frames.request(f"durable-stop-{self.link.stdin_offset}", {"subtype": "interrupt"}))
         await clock.sleep(STOP_SECONDS)
         raise HarnessStuck(f"the harness did not stop within {STOP_SECONDS:.0f} s of being asked")
 
@@ -234,7 +244,11 @@ class Conversation:
             raise HarnessStuck(f"the harness did not answer within {START_SECONDS:.0f} s of its start")
         while True:
             await clock.sleep(5.0)
-            if not self._busy() and clock.monotonic() - self._heard > SILENCE_SECONDS:
+            silent = 0.0 if self._busy() else clock.monotonic() - self._heard
+            if self._settled is not None and silent > GRACE_SECONDS:
+                self._end = self._settled
+                self._tasks.cancel_scope.cancel()
+            if silent > SILENCE_SECONDS:
                 raise HarnessStuck(f"nothing from the harness in {SILENCE_SECONDS:.0f} s, and nothing runs")
 
     def _busy(self) -> bool:

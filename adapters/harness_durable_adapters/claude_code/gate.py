@@ -57,7 +57,7 @@ async def _before(ctx: LifeContext, call: str, tool: str, arguments: Json) -> Js
 async def _close(ctx: LifeContext, call: str, verdict: Verdict) -> None:
     """A call that was released in another life and may not run again has its outcome now."""
     known = ctx.journal.state.tool_calls.get(call)
-    if known is not None and known.open:
+    if known is not None and known.open and known.released_in is not None:
         await ctx.journal.tool_closed(call, "unknown", verdict.text)
 
 
@@ -100,7 +100,7 @@ async def _permission(ctx: LifeContext, call: str, tool: str) -> str:
     if known.released_in == ctx.life:
         return ""
     await ctx.journal.permission_requested(call, call, tool, ctx.life)
-    await ctx.journal.writer.until(lambda state: state.permissions[call].allow is not None)
+    await ctx.journal.until(lambda state: state.permissions[call].allow is not None)
     answer = ctx.journal.state.permissions[call]
     if answer.allow:
         return ""

@@ -71,7 +71,7 @@ async def find(version: str | None = None) -> Harness:
     if not path.is_file():
         raise HarnessMissing(
             f"claude-code {source.version} is not installed in {path.parent}; run "
-            f"`harness-durable install claude-code`{_pinned(version)}, or set {BINARY}"
+            f"`harness-durable install claude-code{_pinned(version)}`, or set {BINARY}"
         )
     return Harness(str(path), source.version)
 
@@ -95,7 +95,7 @@ def _given(path: Path, version: str | None) -> Harness:
     if version is not None and found != version:
         raise UnsupportedVersion(
             f"this session is pinned to claude-code {version}, and {BINARY} names {found}; "
-            f"unset it and run `harness-durable install claude-code`{_pinned(version)}"
+            f"unset it and run `harness-durable install claude-code{_pinned(version)}`"
         )
     if not is_supported(found) and not os.environ.get(ANY_VERSION):
         raise _unsupported(found)

@@ -44,6 +44,19 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONFIG = "claude"
 _PLACES = ((b"@PORT@", rb"\u0040PORT@"), (b"@HOME@", rb"\u0040HOME@"))
 
+PASSED_ON = (
+    "BASH_DEFAULT_TIMEOUT_MS",
+    "BASH_MAX_OUTPUT_LENGTH",
+    "BASH_MAX_TIMEOUT_MS",
+    "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE",
+    "CLAUDE_CODE_AUTO_COMPACT_WINDOW",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "DISABLE_AUTO_COMPACT",
+    "MAX_THINKING_TOKENS",
+)
+"""Settings of the harness that it gets if the worker's environment has them. Give them to every worker, so
+that the agent is the same after a recovery."""
+
 _QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_TELEMETRY": "1",
@@ -106,6 +119,7 @@ def _arguments(start: Start) -> list[str]:
 def _environment(start: Start, mode: Mode) -> dict[str, str]:
     config = f"{start.home}/{_CONFIG}"
     env = {
+        **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
         **_QUIET,
         "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *_PATH.split(":")])).strip(
             ":"

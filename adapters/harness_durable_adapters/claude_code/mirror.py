@@ -4,8 +4,7 @@ deliveries that it tells of."""
 from __future__ import annotations
 
 from harness_durable.adapter import LifeContext
-from harness_durable.journal.calls import close, finish
-from harness_durable.journal.writer import Decision
+from harness_durable.journal.calls import Told
 
 from .naming import file_name, main_file
 from .shapes import Json, encode, objects, text_of, word
@@ -22,15 +21,8 @@ async def mirror(ctx: LifeContext, frame: Json, offset: int) -> list[str]:
     by_file: dict[str, list[Line]] = {}
     for line in lines:
         by_file.setdefault(_file(line, word(frame.get("filePath")), native), []).append(line)
-    if offset > ctx.journal.state.offsets.get(ctx.life, 0):
-        parts = list(by_file.items())
-        for place, (file, part) in enumerate(parts):
-            # Only the last part carries the offset: a worker that dies in between reads all of them again.
-            end = offset if place == len(parts) - 1 else 0
-            raw = [line.raw for line in part]
-            await ctx.journal.transcript_appended(
-                file, ctx.life, raw, offset=end, tool_outcomes=_outcomes(ctx, part)
-            )
+    files = {file: [line.raw for line in part] for file, part in by_file.items()}
+    await ctx.journal.transcript_appended(ctx.life, files, offset=offset, told=_outcomes(ctx, lines))
     return [line.delivered for line in lines if line.delivered]
 
 
@@ -40,27 +32,21 @@ def _file(line: Line, path: str, native: str) -> str:
     return main_file(session) if session and session != native else file_name(path, native)
 
 
-def _outcomes(ctx: LifeContext, lines: list[Line]) -> Decision:
+def _outcomes(ctx: LifeContext, lines: list[Line]) -> list[Told]:
     """Outcomes that no hook told us: of calls that the harness refused before it asked us, mostly."""
-    decision = Decision()
     state = ctx.journal.state
+    found: list[Told] = []
     for line in lines:
         for result in line.results:
             call = state.tool_calls.get(word(result.get("tool_use_id")))
             text = text_of(result.get("content"))
             if call is None or not call.open or text.startswith(_FALSE):
                 continue
+            raw = text.encode("utf-8", "backslashreplace")
             if call.released_in is None:
-                close(state, decision, call.id, "not_started", text)
+                found.append(Told(call.id, "not_started", raw))
             else:
                 detail = encode(line.value["toolUseResult"]) if "toolUseResult" in line.value else None
-                finish(
-                    state,
-                    decision,
-                    call.id,
-                    ok=result.get("is_error") is not True,
-                    result=text.encode("utf-8", "backslashreplace"),
-                    source="transcript",
-                    detail=detail,
-                )
-    return decision
+                ended = "failed" if result.get("is_error") is True else "completed"
+                found.append(Told(call.id, ended, raw, detail))
+    return found

@@ -15,10 +15,11 @@ from harness_durable.policy import told
 from harness_durable.state import ModelCall, ToolCall
 
 from . import response as responses
+from .case import Answer, Case, Response
 from .launch import Start, launch
 from .naming import is_custom, main_file, message_uuid
 from .proof import can_continue
-from .rebuild import Answer, Case, Rebuilt, Response, content_for, file_of, missing, rebuild, same_start
+from .rebuild import Rebuilt, asked_for, content_for, file_of, rebuild, same_start
 from .shapes import text_of, value
 from .transcript import Finding, Line, parse
 
@@ -77,11 +78,12 @@ async def _case(ctx: LifeContext, lines: Sequence[Line]) -> Case:
         )
         prompt = (number, text)
     asking = [call for call in state.model_calls.values() if _asks(call)]
+    shown = asked_for(lines)
     return Case(
         native=state.native_id,
         running=turn is not None,
         prompt=prompt,
-        responses=[await _response(ctx, call, lines) for call in asking],
+        responses=[await _response(ctx, call, shown) for call in asking],
         answers=await _answers(ctx, lines),
         cwd=ctx.agent.workspace,
         version=ctx.harness.version,
@@ -93,7 +95,7 @@ def _asks(call: ModelCall) -> bool:
     return call.agent is None and call.status == "completed" and bool(call.tool_calls)
 
 
-async def _response(ctx: LifeContext, call: ModelCall, lines: Sequence[Line]) -> Response:
+async def _response(ctx: LifeContext, call: ModelCall, shown: frozenset[str]) -> Response:
     tools = [ctx.journal.state.tool_calls[name] for name in call.tool_calls]
     response = Response(
         call.response_id,
@@ -103,7 +105,7 @@ async def _response(ctx: LifeContext, call: ModelCall, lines: Sequence[Line]) ->
             tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools
         ),
     )
-    if response.began and call.body is not None and missing(lines, response):
+    if response.began and call.body is not None and not shown.issuperset(response.calls):
         body = await ctx.journal.reader.content(call.body)
         return msgspec.structs.replace(response, recorded=responses.parse(call.content_type, body))
     return response

@@ -6,59 +6,30 @@ and every call of it gets its one result. ``rebuild`` of its own result changes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from harness_durable.policy import UNKNOWN
 
-from .naming import line_uuid
-from .response import Recorded
+from .case import (
+    Answer,
+    Case,
+    Response,
+    assistant_line,
+    closing_line,
+    prompt_line,
+    result_line,
+)
 from .shapes import Json, text_of
-from .transcript import Line, is_conversation, made, repair, tail
+from .transcript import Line, is_conversation, repair, tail
 
 _FALSE = (
     "The user doesn't want to proceed with this tool use.",
     "The user doesn't want to take this action right now.",
 )
 """How the harness begins the result of every call that was stopped, whether it ran or not."""
-INTERRUPTED = "[Request interrupted by user]"
-"""The harness's own words; a turn that ends in them is over for it."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What the model is told about a call: the content of its result, and the harness's structured form."""
-
-    content: object
-    is_error: bool
-    detail: object
-
-
-class Response(msgspec.Struct, frozen=True):
-    """A response of the main conversation that asks for ``calls``. ``open``: one of them has no outcome, so
-    the harness must get to it. ``began``: one was released or has an outcome other than not_started.
-    ``recorded`` is needed only if lines of it are missing."""
-
-    id: str
-    calls: tuple[str, ...]
-    open: bool
-    began: bool
-    recorded: Recorded | None = None
-
-
-class Case(msgspec.Struct, frozen=True):
-    """All that counts beside the lines. ``running``: the turn is not settled. ``prompt``: uuid and text of
-    its message. ``answers``: by call, for every call that has an outcome."""
-
-    native: str
-    running: bool
-    prompt: tuple[str, str]
-    responses: Sequence[Response]
-    answers: Mapping[str, Answer]
-    cwd: str
-    version: str
-
 
 Mode = Literal["fresh", "resume", "continue"]
 
@@ -72,34 +43,31 @@ class Rebuilt(msgspec.Struct, frozen=True):
     cut: tuple[str, ...]
 
 
-def missing(lines: Sequence[Line], response: Response) -> bool:
-    """Are lines of this response not there?"""
-    there = {call for line in lines for call in line.asks}
-    return not there.issuperset(response.calls)
+def asked_for(lines: Sequence[Line]) -> frozenset[str]:
+    """The calls that the lines ask for."""
+    return frozenset(call for line in lines for call in line.asks)
 
 
 def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
     """The transcript to start from, and how to start."""
     lines = repair(found)
-    cut: list[str] = []
-    made_up: list[str] = []
+    there = asked_for(lines)
     # The harness writes in order: a response without lines whose successor has some was never its own.
-    present = [place for place, response in enumerate(case.responses) if not missing(lines, response)]
-    begin = present[-1] if present else 0
-    for place, response in enumerate(case.responses):
-        if response.open and case.running:
-            lines = _without(lines, response)
-            cut.append(response.id)
-            continue
-        if missing(lines, response) and place >= begin:
-            lines = _completed(lines, response, case)
-        lines = _answered(lines, response.calls, case, made_up)
-    lines = _answered(lines, [call for line in lines for call in line.asks], case, made_up)
+    present = [place for place, response in enumerate(case.responses) if there.issuperset(response.calls)]
+    again = [response for response in case.responses if response.open and case.running]
+    for response in again:
+        lines = _without(lines, response)
+    made_up: list[str] = []
+    lines = _answered(lines, case, made_up)
+    for response in case.responses[present[-1] if present else 0 :]:
+        if response not in again and not there.issuperset(response.calls):
+            lines = _answered(_completed(lines, response, case), case, made_up)
     lines = [_corrected(line, case, made_up) for line in lines]
+    cut = tuple(response.id for response in again)
     if _delivered(lines, case):
-        return Rebuilt(_without_end(lines), "continue", tuple(made_up), tuple(cut))
+        return Rebuilt(_without_end(lines), "continue", tuple(made_up), cut)
     mode: Mode = "resume" if any(is_conversation(line) for line in lines) else "fresh"
-    return Rebuilt(_closed(lines, case), mode, tuple(made_up), tuple(cut))
+    return Rebuilt(_closed(lines, case), mode, tuple(made_up), cut)
 
 
 def _delivered(lines: Sequence[Line], case: Case) -> bool:
@@ -131,7 +99,7 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
         return _without(lines, response)
     lines = list(lines)
     if case.running and not _delivered(lines, case):
-        lines.append(_prompt(lines, case))
+        lines.append(prompt_line(lines, case))
     there = [line for line in lines if _belongs(line, response)]
     asked = {call for line in there for call in line.asks}
     for place, block in enumerate(recorded.blocks):
@@ -140,7 +108,7 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
         else:
             written = any(_same(block, line) for line in there)
         if not written:
-            lines.append(_assistant(lines, recorded, place, block, case))
+            lines.append(assistant_line(lines, recorded, place, block, case))
     return lines
 
 
@@ -151,15 +119,16 @@ def _same(block: Json, line: Line) -> bool:
     )
 
 
-def _answered(lines: list[Line], calls: Sequence[str], case: Case, made_up: list[str]) -> list[Line]:
-    """One result for each of these calls: those that are missing are put where they belong."""
-    for call in calls:
-        asked = next((line for line in lines if call in line.asks), None)
-        there = any(result.get("tool_use_id") == call for line in lines for result in line.results)
-        if asked is not None and not there:
-            answer = case.answers.get(call) or Answer(UNKNOWN, True, UNKNOWN)
-            lines = _inserted(lines, asked, _result(asked, call, answer, case))
-            made_up.append(call)
+def _answered(lines: list[Line], case: Case, made_up: list[str]) -> list[Line]:
+    """One result for each call: those that are missing are put where they belong."""
+    answered = {str(result.get("tool_use_id")) for line in lines for result in line.results}
+    for asked in [line for line in lines if not answered.issuperset(line.asks)]:
+        for call in asked.asks:
+            if call not in answered:
+                answer = case.answers.get(call) or Answer(UNKNOWN, True, UNKNOWN)
+                lines = _inserted(lines, asked, result_line(asked, call, answer, case))
+                made_up.append(call)
+                answered.add(call)
     return lines
 
 
@@ -214,75 +183,7 @@ def _closed(lines: list[Line], case: Case) -> list[Line]:
         or text_of(last.message.get("content")).startswith("[Request")
     ):
         return lines
-    message: Json = {"role": "user", "content": [{"type": "text", "text": INTERRUPTED}]}
-    return [*lines, _user(lines, line_uuid(case.native, f"closed/{last.uuid}"), message, case)]
-
-
-# ----------------------------------------------------------------------------------- lines of our own
-
-
-def _last_uuid(lines: Sequence[Line]) -> str | None:
-    return next((line.uuid for line in reversed(lines) if line.uuid), None)
-
-
-def _common(lines: Sequence[Line], uuid: str, parent: str | None, case: Case) -> Json:
-    """What every line has, in the words of the line before it."""
-    before = next((line.value for line in reversed(lines) if line.uuid), Json())
-    return {
-        "parentUuid": parent,
-        "isSidechain": False,
-        "uuid": uuid,
-        "timestamp": before.get("timestamp", "2026-01-01T00:00:00.000Z"),
-        "userType": "external",
-        "entrypoint": "sdk-cli",
-        "cwd": before.get("cwd", case.cwd),
-        "sessionId": case.native,
-        "version": case.version,
-    }
-
-
-def _user(lines: Sequence[Line], uuid: str, message: Json, case: Case) -> Line:
-    return made({**_common(lines, uuid, _last_uuid(lines), case), "type": "user", "message": message})
-
-
-def _prompt(lines: Sequence[Line], case: Case) -> Line:
-    uuid, text = case.prompt
-    return _user(lines, uuid, {"role": "user", "content": text}, case)
-
-
-def _assistant(lines: Sequence[Line], recorded: Recorded, place: int, block: Json, case: Case) -> Line:
-    uuid = line_uuid(case.native, f"{recorded.id}/{place}")
-    message: Json = {
-        "id": recorded.id,
-        "type": "message",
-        "role": "assistant",
-        "model": recorded.model,
-        "content": [block],
-        "stop_reason": recorded.stop_reason,
-        "stop_sequence": None,
-        "usage": recorded.usage,
-    }
-    return made({**_common(lines, uuid, _last_uuid(lines), case), "type": "assistant", "message": message})
-
-
-def _result(asked: Line, call: str, answer: Answer, case: Case) -> Line:
-    """A result hangs on the line that asked for it."""
-    block: Json = {
-        "tool_use_id": call,
-        "type": "tool_result",
-        "content": answer.content,
-        "is_error": answer.is_error,
-    }
-    common = _common([asked], line_uuid(case.native, f"result/{call}"), asked.uuid, case)
-    return made(
-        {
-            **common,
-            "type": "user",
-            "message": {"role": "user", "content": [block]},
-            "toolUseResult": answer.detail,
-            "sourceToolAssistantUUID": asked.uuid,
-        }
-    )
+    return [*lines, closing_line(lines, last, case)]
 
 
 def same_start(old: Sequence[bytes], new: Sequence[bytes]) -> int:

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -21,8 +22,9 @@ from harness_durable.adapter import Harness
 from harness_durable.events import AgentSpec
 
 from . import frames
+from .case import Answer, Case, Response
 from .launch import INITIALIZE, Mode, Start, initialize, launch
-from .rebuild import Answer, Case, Response, file_of, rebuild
+from .rebuild import file_of, rebuild
 from .selftest_model import Model, Reply
 from .shapes import Json, decode, mapping, objects, word
 from .transcript import made
@@ -54,7 +56,7 @@ async def self_test(harness: Harness) -> Proof:
     ) as folder:
         async with Model.serve(_REPLIES) as model:
             test = _Test(harness, Path(folder), model)
-            with anyio.move_on_after(SECONDS):
+            with anyio.move_on_after(SECONDS), suppress(anyio.BrokenResourceError):  # it ended by itself
                 await test.run()
         blocks = test.asked and not (test.work / "ran").exists()
     version = harness.version

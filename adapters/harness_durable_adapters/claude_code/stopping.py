@@ -20,7 +20,7 @@ async def wants_stop(ctx: LifeContext) -> None:
     def asked(state: Session) -> bool:
         return state.turns[ctx.turn].stop_by is not None
 
-    await ctx.journal.writer.until(asked)
+    await ctx.journal.until(asked)
 
 
 async def close_calls(ctx: LifeContext) -> None:

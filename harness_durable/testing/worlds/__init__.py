@@ -16,7 +16,8 @@ import msgspec
 
 from harness_durable.testing.checks import CheckResult
 from harness_durable.testing.worlds import contents, failures, fencing, liveness, logs, sharing
-from harness_durable.testing.worlds.bench import Bench, BrokenPromise, Faults, Subject, bench
+from harness_durable.testing.worlds.bench import Bench, Faults, Subject, bench
+from harness_durable.testing.worlds.process import BrokenPromise
 
 Check = Callable[[Bench], Awaitable[str]]
 """Returns what it saw; raises ``BrokenPromise``, or lets through what the World raised."""

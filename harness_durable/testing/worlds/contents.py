@@ -15,12 +15,12 @@ from harness_durable.testing.worlds.bench import (
     begin,
     content,
     due_now,
-    expect,
     given,
     note,
     refused,
     together,
 )
+from harness_durable.testing.worlds.process import expect
 from harness_durable.world import MAX_RECORD, Record, World
 
 LARGE_BLOB = 64 << 20

@@ -17,12 +17,12 @@ from harness_durable.testing.worlds.bench import (
     add,
     begin,
     dense,
-    expect,
     note,
     refused,
     together,
     worker,
 )
+from harness_durable.testing.worlds.process import expect
 from harness_durable.world import Record, RowUpdate, StoredRecord, World
 
 KILLS = 4

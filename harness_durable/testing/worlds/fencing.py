@@ -9,17 +9,16 @@ from harness_durable.errors import SessionBusy, WriterFenced
 from harness_durable.testing.world_child import Append, ClaimDue, ClaimOne, Pour
 from harness_durable.testing.worlds.bench import (
     Bench,
-    Child,
     add,
     begin,
     dense,
     due_now,
-    expect,
     note,
     refused,
     together,
     worker,
 )
+from harness_durable.testing.worlds.process import Child, expect
 from harness_durable.world import Claim, Owner, StoredRecord, World
 
 RACERS = 4

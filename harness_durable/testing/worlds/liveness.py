@@ -11,11 +11,11 @@ from harness_durable.testing.worlds.bench import (
     add,
     begin,
     due_now,
-    expect,
     note,
     refused,
     worker,
 )
+from harness_durable.testing.worlds.process import expect
 from harness_durable.world import RowUpdate
 
 

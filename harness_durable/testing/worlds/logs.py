@@ -8,12 +8,10 @@ from harness_durable.testing.world_child import BATCH, Compete, Once, Pour, batc
 from harness_durable.testing.worlds.bench import (
     PARKED,
     Bench,
-    Child,
     add,
     begin,
     content,
     dense,
-    expect,
     given,
     gone,
     note,
@@ -21,6 +19,7 @@ from harness_durable.testing.worlds.bench import (
     together,
     worker,
 )
+from harness_durable.testing.worlds.process import Child, expect
 from harness_durable.world import MAX_RECORD
 
 RACERS = 4

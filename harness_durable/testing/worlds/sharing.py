@@ -15,13 +15,13 @@ from harness_durable.testing.worlds.bench import (
     content,
     dense,
     due_now,
-    expect,
     gone,
     note,
     refused,
     together,
     worker,
 )
+from harness_durable.testing.worlds.process import expect
 from harness_durable.transfer import export_session, import_session
 from harness_durable.world import RowUpdate, World
 

@@ -1,0 +1,120 @@
+"""What a rebuild has to know beside the lines, and the lines that it writes itself. Pure.
+
+Lines of our own look as the harness would have written them: it reads them back as its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from .naming import line_uuid
+from .response import Recorded
+from .shapes import Json
+from .transcript import Line, made
+
+INTERRUPTED = "[Request interrupted by user]"
+"""The harness's own words; a turn that ends in them is over for it."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the model is told about a call: the content of its result, and the harness's structured form."""
+
+    content: object
+    is_error: bool
+    detail: object
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A response of the main conversation that asks for ``calls``. ``open``: one of them has no outcome, so
+    the harness must get to it. ``began``: one was released or has an outcome other than not_started.
+    ``recorded`` is needed only if lines of it are missing."""
+
+    id: str
+    calls: tuple[str, ...]
+    open: bool
+    began: bool
+    recorded: Recorded | None = None
+
+
+class Case(msgspec.Struct, frozen=True):
+    """All that counts beside the lines. ``running``: the turn is not settled. ``prompt``: uuid and text of
+    its message. ``answers``: by call, for every call that has an outcome."""
+
+    native: str
+    running: bool
+    prompt: tuple[str, str]
+    responses: Sequence[Response]
+    answers: Mapping[str, Answer]
+    cwd: str
+    version: str
+
+
+def _last_uuid(lines: Sequence[Line]) -> str | None:
+    return next((line.uuid for line in reversed(lines) if line.uuid), None)
+
+
+def _common(lines: Sequence[Line], uuid: str, parent: str | None, case: Case) -> Json:
+    """What every line has, in the words of the line before it."""
+    before = next((line.value for line in reversed(lines) if line.uuid), Json())
+    return {
+        "parentUuid": parent,
+        "isSidechain": False,
+        "uuid": uuid,
+        "timestamp": before.get("timestamp", "2026-01-01T00:00:00.000Z"),
+        "userType": "external",
+        "entrypoint": "sdk-cli",
+        "cwd": before.get("cwd", case.cwd),
+        "sessionId": case.native,
+        "version": case.version,
+    }
+
+
+def _user(lines: Sequence[Line], uuid: str, message: Json, case: Case) -> Line:
+    return made({**_common(lines, uuid, _last_uuid(lines), case), "type": "user", "message": message})
+
+
+def prompt_line(lines: Sequence[Line], case: Case) -> Line:
+    uuid, text = case.prompt
+    return _user(lines, uuid, {"role": "user", "content": text}, case)
+
+
+def assistant_line(lines: Sequence[Line], recorded: Recorded, place: int, block: Json, case: Case) -> Line:
+    uuid = line_uuid(case.native, f"{recorded.id}/{place}")
+    message: Json = {
+        "id": recorded.id,
+        "type": "message",
+        "role": "assistant",
+        "model": recorded.model,
+        "content": [block],
+        "stop_reason": recorded.stop_reason,
+        "stop_sequence": None,
+        "usage": recorded.usage,
+    }
+    return made({**_common(lines, uuid, _last_uuid(lines), case), "type": "assistant", "message": message})
+
+
+def result_line(asked: Line, call: str, answer: Answer, case: Case) -> Line:
+    """A result hangs on the line that asked for it."""
+    block: Json = {
+        "tool_use_id": call,
+        "type": "tool_result",
+        "content": answer.content,
+        "is_error": answer.is_error,
+    }
+    common = _common([asked], line_uuid(case.native, f"result/{call}"), asked.uuid, case)
+    return made(
+        {
+            **common,
+            "type": "user",
+            "message": {"role": "user", "content": [block]},
+            "toolUseResult": answer.detail,
+            "sourceToolAssistantUUID": asked.uuid,
+        }
+    )
+
+
+def closing_line(lines: Sequence[Line], last: Line, case: Case) -> Line:
+    """What ends a turn that broke off."""
+    message: Json = {"role": "user", "content": [{"type": "text", "text": INTERRUPTED}]}
+    return _user(lines, line_uuid(case.native, f"closed/{last.uuid}"), message, case)

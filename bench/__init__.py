@@ -1,0 +1,1 @@
+"""Benchmarks, not tests: numbers are medians of interleaved rounds in one run, with their spread."""

@@ -1,0 +1,143 @@
+"""A session and its turns, as a program sees them: what it may say, and what came of it.
+
+Everything here is read from the log, so that it is the same whoever drives the session.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness_durable import clock, fold
+from harness_durable.errors import NotFound, StorageUnavailable
+from harness_durable.events import Entry
+from harness_durable.journal import Inbox, Reader
+from harness_durable.journal.inbox import WhenBusy
+from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.progress import shown
+from harness_durable.state import Session as State
+from harness_durable.state import TurnStatus
+
+if TYPE_CHECKING:
+    from harness_durable.runtime.api import Durable
+
+log = logging.getLogger("harness_durable.api")
+
+
+class TurnResult(msgspec.Struct, frozen=True):
+    """How a turn was settled. ``unknown`` are the ids of calls whose outcome could not be known."""
+
+    turn: str
+    status: TurnStatus
+    text: str
+    reason: str
+    lives: int
+    unknown: tuple[str, ...]
+
+
+class Session:
+    """One durable conversation."""
+
+    def __init__(self, durable: Durable, session: str, inbox: Inbox, equipment: Equipment) -> None:
+        self.id = session
+        self._durable, self._inbox, self._equipment = durable, inbox, equipment
+
+    async def state(self) -> State:
+        """What the log amounts to now."""
+        return await self._inbox.refresh()
+
+    async def send(self, text: str, *, message_id: str | None = None, when_busy: WhenBusy = "queue") -> Turn:
+        """Accept a message: durable on return, and worked on from then on. The same ``message_id`` again is
+        the same message: nothing is written, and its turn is returned. Raises ``BadInput``."""
+        message = message_id or f"m-{uuid.uuid4().hex[:10]}"
+        await self._inbox.accept(message, text, when_busy)
+        self._durable.keep_driving(self.id, self._equipment)
+        accepted = self._inbox.state.messages[message]
+        return Turn(self._durable, self.id, accepted.turn if accepted.kind == "steer" else message)
+
+    async def steer(self, text: str, *, message_id: str | None = None) -> None:
+        """Say something to the running turn; if there is none, it becomes a message."""
+        await self.send(text, message_id=message_id, when_busy="steer")
+
+    async def stop(self, by: str = "the caller") -> bool:
+        """Ask for the running turn to be stopped; ``result`` of the turn tells when it is. False if idle."""
+        return await self._inbox.request_stop(by)
+
+    async def answer(self, request: str, *, allow: bool, by: str = "the caller", reason: str = "") -> None:
+        """Answer a permission request by its id. Raises ``NotFound``."""
+        await self._inbox.answer(request, allow=allow, by=by, reason=reason)
+
+    def turn(self, turn: str) -> Turn:
+        """A turn by the id of its message."""
+        return Turn(self._durable, self.id, turn)
+
+
+class Turn:
+    """The work that a message started. Read from the log, whoever drives it."""
+
+    def __init__(self, durable: Durable, session: str, turn: str | None) -> None:
+        self.id = turn or ""
+        self.session = session
+        self._durable = durable
+        self._reader = Reader(durable.world, session)
+
+    async def events(self, after: int = 0) -> AsyncGenerator[Entry]:
+        """Entries of the session's log with seq > ``after``, until this turn is settled. A turn that waits
+        for a person is settled, too; called again after it was resumed, this goes on to its next end."""
+        state = await self._reader.load()
+        head = state.seq
+        async for entry in self._reader.entries(after):
+            yield entry
+            after = entry.seq
+            if entry.seq > state.seq:
+                fold.apply(state, entry)
+        while not self._settled(state):
+            head = await self._await(head)
+            async for entry in self._reader.entries(after):
+                fold.apply(state, entry)
+                after = entry.seq
+                yield entry
+                if self._settled(state):
+                    return
+
+    async def progress(self) -> str:
+        """Text that is arriving just now: state, not history."""
+        return shown(await self._durable.world.progress(self.session)).text
+
+    async def result(self) -> TurnResult:
+        """Wait until the turn is settled; one that needs a person is settled, too.
+
+        Raises ``NotFound`` for a turn that no message of the session starts, and what keeps the session from
+        being driven here (``BadTool``, ``UnknownName``, ``DamagedLog``, ``LogTooNew``).
+        """
+        state = await self._reader.load()
+        if self.id not in state.messages:
+            raise NotFound(f"session {self.session!r} has no message {self.id!r}; see `trace`")
+        while not self._settled(state):
+            await self._await(state.seq)
+            state = await self._reader.advance(state)
+        turn = state.turns[self.id]
+        text = await self._reader.text(turn.text) if turn.text is not None else ""
+        unknown = tuple(call.id for call in state.calls(turn) if call.outcome == "unknown")
+        return TurnResult(turn.id, turn.status, text, turn.reason, len(turn.lives), unknown)
+
+    def _settled(self, state: State) -> bool:
+        turn = state.turns.get(self.id)
+        return turn is not None and turn.settled
+
+    async def _await(self, head: int) -> int:
+        """Wait for the log to grow, as long as somebody can be expected to drive the session."""
+        while True:
+            self._durable.raise_failure(self.session)
+            try:
+                grown = await self._durable.world.wait(self.session, head, 1.0)
+            except StorageUnavailable as trouble:
+                log.warning("session %s cannot be followed just now: %s", self.session, trouble)
+                await clock.sleep(1.0)
+                continue
+            if grown > head:
+                return grown
