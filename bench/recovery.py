@@ -1,8 +1,8 @@
 """How long is a killed session not driven? ``python -m bench.recovery [ROUNDS]``
 
-Per World and death, from the start of the next worker's process (Python and all) until the session is driven again:
-its next model request reaches the provider, or, after ``worker``, the next worker has attached. Beside it, in the
-same rounds, the harness alone: from its start to its first model request. The last line is JSON.
+Per World and death, from the start of the next worker's process (Python and all) until the session is driven
+again: its next model request reaches the provider, or, after ``worker``, the next worker has attached. Beside
+it, in the same rounds, the harness alone: from its start to its first model request. The last line is JSON.
 """
 
 from __future__ import annotations

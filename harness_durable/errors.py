@@ -146,7 +146,7 @@ class DamagedLog(StorageError):
         size = "" if length is None else f" ({length} bytes)"
         super().__init__(
             f"{where}: damaged at byte {offset}{size}; {remains}. Nothing was overwritten: "
-            "copy the file away and restore it from a backup, or export what remains"
+            "copy the file away and restore it from a backup; `trace --json` reads what remains"
         )
 
 

@@ -54,13 +54,15 @@ class Plan(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What the log cannot know. ``policies`` are today's, by tool name; ``probes`` the tools that have one;
     ``containers`` the harness's tools that hold a loop of their own (subagents); ``asks`` whether a person is
-    asked before a call that is not safe."""
+    asked before a call that is not safe; ``rival`` that the last worker may still be alive, so that a tool
+    which it runs may have its effect later than any probe can tell."""
 
     keeper_alive: bool
     policies: Mapping[str, ReplayPolicy] = {}
     probes: frozenset[str] = frozenset()
     containers: frozenset[str] = frozenset()
     asks: bool = False
+    rival: bool = False
 
 
 def plan(state: Session, facts: Facts) -> Plan:
@@ -157,6 +159,6 @@ def _by_policy(call: ToolCall, facts: Facts) -> CallPlan:
         return CallPlan(call.id, call.name, action, "released without outcome; repeating it is safe")
     if policy == "idempotent" and ours:
         return CallPlan(call.id, call.name, "run", "released without outcome; same idempotency key")
-    if ours and call.name in facts.probes:
+    if ours and call.name in facts.probes and not facts.rival:
         return CallPlan(call.id, call.name, "probe", "released without outcome; the tool can be asked")
     return CallPlan(call.id, call.name, "unknown", "released without outcome, and it must not be repeated")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import re
 import signal
 import sys
@@ -68,6 +69,7 @@ def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
         async def call() -> T:
             return await body(*args, **kwargs)
 
+        logging.basicConfig(level=logging.WARNING, handlers=[Log("warning: ")])
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:
                 signal.signal(number, _like_ctrl_c)
@@ -116,6 +118,17 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
     Console().print(table)
+
+
+class Log(logging.StreamHandler[Any]):
+    """The log of a program goes to stderr; a reason in it may hold what an agent said."""
+
+    def __init__(self, begin: str) -> None:
+        super().__init__()
+        self.begin = begin
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.begin + visible(super().format(record))
 
 
 def say(text: str) -> None:

@@ -74,9 +74,9 @@ def demo(
         if world is not None and anyio.run(played_before, url):
             raise click.UsageError(f"{redact(url)} has a session {SESSION!r} already; name a new World")
         stage.set_up()
-        _introduce(stage, url, f"{adapter} {version}")
+        _introduce(url, f"{adapter} {version}", kept=bool(keep or world))
         with stage.provider() as provider:
-            play(stage, Cast(provider, url, adapter, sandbox, crash_at, death), heading=_heading, say=_told)
+            play(stage, Cast(provider, url, adapter, sandbox, crash_at, death), heading=_heading, say=say)
         outcome = anyio.run(judge, stage, url)
         _conclude(outcome, anyio.run(told_the_model, url))
     if keep:
@@ -100,12 +100,12 @@ def _told(text: str) -> None:
     say(f"  {text}")
 
 
-def _introduce(stage: Stage, url: str, harness: str) -> None:
+def _introduce(url: str, harness: str, *, kept: bool) -> None:
     _heading("0. A coding agent is going to deploy, and will be killed at the worst moment")
     _told(f"the agent     a real {harness}, unpatched; its model is scripted, so no key is needed")
     _told(f"the task      {TASK}")
     _told("the danger    `deploy` adds a line to deployments.log, and that cannot be undone")
-    _told(f"the log       {redact(url)}")
+    _told(f"the log       {redact(url)}" + ("" if kept else " (--keep DIR keeps it)"))
     say("")
     _told(TRACE_HINT)
 
@@ -117,7 +117,7 @@ def _conclude(outcome: Outcome, told: list[tuple[str, str]]) -> None:
             _told(f"{tool.rpartition('__')[2] or tool}:")
             say(textwrap.indent(textwrap.fill(visible(words), 90), "    | "))
     _heading("5. What is true" if told else "4. What is true")
-    lost = f"{outcome.unknown} call{'' if outcome.unknown == 1 else 's'} reported as unknown, none made up"
+    lost = f"{_count(outcome.unknown, 'call', 'calls')} reported to the model as unknown"
     _told(f"the turn      {outcome.status}, in {_count(outcome.lives, 'life', 'lives')} of the agent")
     _told(f"              under {_count(outcome.workers, 'worker', 'workers')}, without a made-up message")
     _told(f"deployments   {outcome.effects} in deployments.log; {lost}")

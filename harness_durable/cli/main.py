@@ -44,8 +44,18 @@ CONTINUABLE = ("run", "recover", "worker")
 """Commands that drive: what Ctrl-C interrupts there can be continued."""
 
 
+class _NobodyReads(Exception):
+    """Whoever read our output has gone. Its own class, since click ends a BrokenPipeError with 1."""
+
+
 class _Commands(click.Group):
     """Looks commands up in COMMANDS and imports them on use."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _NobodyReads from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -96,7 +106,7 @@ def main() -> None:
         sys.exit(ended.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _interrupted()
-    except BrokenPipeError:
+    except (_NobodyReads, BrokenPipeError):
         _nobody_reads()
     except HarnessDurableError as error:
         _error(str(error))
@@ -118,10 +128,15 @@ def _error(sentence: str) -> None:
     click.echo(f"error: {visible(sentence)}", err=True)
 
 
+_warned: set[str] = set()
+
+
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     from harness_durable.cli.common import visible
 
-    click.echo(f"warning: {visible(str(message))}", err=True)
+    if str(message) not in _warned:
+        _warned.add(str(message))
+        click.echo(f"warning: {visible(str(message))}", err=True)
 
 
 def _interrupted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import get_args
 
 import click
@@ -13,6 +14,7 @@ from harness_durable.cli.common import (
     opened,
     print_json,
     print_rows,
+    say,
     world_options,
 )
 from harness_durable.state import SessionStatus
@@ -44,6 +46,9 @@ async def sessions(world: str | None, app: str | None, status: str | None, as_js
         ("session", "state", "events", "last activity", "driven by"),
         [(row.session, row.status, str(row.head), _ago(row.updated), _driver(row)) for row in rows],
     )
+    stranded = sum(row.due is not None and not row.owner_alive for row in rows)
+    if stranded and sys.stdout.isatty():
+        say(f"{stranded} with work and without a worker; `harness-durable recover` takes them up")
 
 
 def _fields(row: SessionRow) -> dict[str, object]:
@@ -63,8 +68,9 @@ def _fields(row: SessionRow) -> dict[str, object]:
 def _driver(row: SessionRow) -> str:
     if row.owner is not None and row.owner_alive:
         return str(row.owner)
-    was = "" if row.owner is None else f" ({row.owner} is dead)"
-    return f"nobody{was}; `recover` goes on" if row.due is not None else "-"
+    if row.due is None:
+        return "-"
+    return "nobody" if row.owner is None else f"nobody (pid {row.owner.pid} on {row.owner.host} is dead)"
 
 
 def _ago(time: int) -> str:

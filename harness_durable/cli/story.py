@@ -106,13 +106,10 @@ def _model(
             return None
         case ev.ModelCompleted():
             usage = event.usage
-            names = [named(state.tool_calls[i]) for i in event.tool_calls if i in state.tool_calls]
-            asked = f"; it asks for {', '.join(names)}" if names else ""
             took = _took(call.requested, call.finished)
-            return Line("•", f"{who} answered{took} ({usage.input} tokens in, {usage.output} out){asked}")
+            return Line("•", f"{who} answered{took} ({usage.input} tokens in, {usage.output} out)")
         case ev.ModelFailed():
-            status = "" if event.status is None else f"status {event.status}, "
-            return Line("✘", f"{who} failed: {status}{event.reason}", "bad")
+            return Line("✘", f"{who} failed: {event.reason}", "bad")
         case ev.ModelReplayed():
             return Line("⟲", f"{who} answered from the log; not paid again", "good")
 

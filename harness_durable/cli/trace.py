@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
 from typing import Any
 
@@ -17,13 +17,16 @@ from harness_durable.cli.common import (
     one_line,
     opened,
     print_json,
+    say,
     visible,
     world_options,
 )
 from harness_durable.cli.story import Line, tell
+from harness_durable.errors import DamagedLog
 from harness_durable.events import Entry
 from harness_durable.journal import Reader
 from harness_durable.state import Session
+from harness_durable.world import World
 
 STYLE = {"good": "green", "bad": "red", "warn": "yellow", "life": "cyan", "person": "magenta"}
 
@@ -45,14 +48,19 @@ async def trace(
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Show what happened in SESSION: every life, also the lost ones."""
+    """Show what happened in SESSION: every life, also the lost ones.
+
+    A damaged log is shown up to the damage; with --json also what is behind it.
+    """
     async with opened(world, app) as (store, _):
         await store.session(session)
         reader = Reader(store, session)
         entries = reader.follow() if follow else reader.entries()
         markdown = markdown or not sys.stdout.isatty()
         if as_json:
-            await _json(entries, since)
+            trouble = _Trouble()
+            await _json(entries if follow else _around_damage(store, session, trouble), since)
+            sys.exit(1 if trouble.told else 0)
         elif follow and not markdown:
             from harness_durable.cli.live import arriving
 
@@ -60,6 +68,33 @@ async def trace(
                 await print_story(entries, since=since, begin=clear)
         else:
             await print_story(entries, since=since, markdown=markdown)
+
+
+class _Trouble:
+    """What was said of damage already."""
+
+    def __init__(self) -> None:
+        self.told = ""
+
+    def tell(self, damaged: DamagedLog) -> None:
+        if str(damaged) != self.told:
+            self.told = str(damaged)
+            say(f"error: {visible(self.told)}")
+
+
+async def _around_damage(store: World, session: str, trouble: _Trouble) -> AsyncGenerator[Entry]:
+    """Every entry that can be read: damage must not hide its neighbours."""
+    reader, after = Reader(store, session), 0
+    head = (await store.session(session)).head
+    while after < head:
+        try:
+            async for entry in reader.entries(after):
+                yield entry
+                after = entry.seq
+            return
+        except DamagedLog as damaged:
+            trouble.tell(damaged)
+            after += 1
 
 
 async def _json(entries: AsyncIterator[Entry], since: int) -> None:

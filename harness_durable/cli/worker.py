@@ -7,14 +7,7 @@ from typing import Any
 
 import click
 
-from harness_durable.cli.common import asynchronous, say, visible, world_options
-
-
-class _Visible(logging.StreamHandler[Any]):
-    """To stderr; a reason may hold what an agent said."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+from harness_durable.cli.common import Log, asynchronous, say, world_options
 
 
 @click.command()
@@ -33,7 +26,7 @@ async def worker(module: str | None, **flags: Any) -> None:
     settings = resolve(flags).settings
     equipment = Equipment(settings, tuple(load_tools(module)))
     equipment.check_provider()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", handlers=[_Visible()])
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", handlers=[Log("")], force=True)
     store = await open_world(settings.world, settings.app)
     try:
         async with Worker.open(store, equipment) as found:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import anyio
 import msgspec
 
 from harness_durable.demo.stage import Stage
@@ -72,14 +73,22 @@ def play(stage: Stage, cast: Cast, *, heading: Say, say: Say) -> None:
         heading(f"The worker was not killed: it ended with {code} and never came to {cast.crash_at}")
         return
     heading(f"2. kill -9. {_DEAD[cast.death]}")
-    say(f"deployments.log, the effect that cannot be undone: {_lines(stage.effects)}.")
-    say("Nobody was told how the last call ended: not the model, not the log.")
-    say("What will the next worker do, and why? (harness-durable recover --dry-run)\n")
-    subprocess.run(
-        command("recover", SESSION, "--dry-run"),
-        env=stage.environment(cast.provider, cast.world),
-        stdout=sys.stderr,
-    )
+    say(f"  deployments.log holds {_lines(stage.effects)}.")
+    say("  The log ends here; how the last call went, nobody was told:\n")
+    head = anyio.run(_head, cast.world)
+    environment = stage.environment(cast.provider, cast.world)
+    look = [
+        sys.executable,
+        "-m",
+        "harness_durable.cli.main",
+        "trace",
+        SESSION,
+        "--since",
+        str(max(0, head - 3)),
+    ]
+    subprocess.run(look, env=environment, stdout=sys.stderr)
+    say("\n  What will the next worker do, and why? `harness-durable recover --dry-run` says:\n")
+    subprocess.run(command("recover", SESSION, "--dry-run"), env=environment, stdout=sys.stderr)
     for number in range(2, MOST_WORKERS + 1):
         again = "" if number == 2 else f" ({number - 1} were killed)"
         heading(f"3. Another worker starts, with nothing but the log{again}. The same turn goes on")
@@ -108,6 +117,12 @@ async def played_before(world: str) -> bool:
     finally:
         await store.aclose()
     return True
+
+
+async def _head(world: str) -> int:
+    reader, state = await _ending(world)
+    await reader.world.aclose()
+    return state.seq
 
 
 async def judge(stage: Stage, world: str) -> Outcome:

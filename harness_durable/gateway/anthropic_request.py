@@ -21,6 +21,9 @@ RESUME_SENTINEL = "<durable-resume/>"
 """The text that makes a resumed harness go on. It is taken out again before the model could see it."""
 
 _REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
+_LIFE = re.compile(r"/life-[0-9a-f]{12}(/home\S*)?")
+"""A path into the home of a life: a harness names its own files to the model, the next life's elsewhere."""
+
 _Block = dict[str, object]
 
 _ESCAPE = re.compile(
@@ -83,7 +86,7 @@ def _block(block: _Block) -> _Block | None:
         said = _without_reminders(str(kept.get("text", "")))
         if not said or said.startswith(_REMINDER) or said.strip() == RESUME_SENTINEL:
             return None
-        kept["text"] = said
+        kept["text"] = _LIFE.sub("/life", said)
     elif kept.get("type") == "tool_result":
         kept["content"] = _blocks(kept.get("content"))
     return kept

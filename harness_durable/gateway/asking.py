@@ -17,6 +17,7 @@ from harness_durable.events import ReplayPolicy, ToolOrigin
 from harness_durable.gateway import upstream as provider
 from harness_durable.gateway.connection import Incoming
 from harness_durable.gateway.progress import Progress, Reporter
+from harness_durable.gateway.refusals import refusal
 from harness_durable.gateway.upstream import Answer, Headers, Upstream
 from harness_durable.gateway.wire import JSON, Fault, Parsed, ToolUse, Wire
 from harness_durable.journal import Journal
@@ -25,6 +26,8 @@ from harness_durable.payload import clean
 
 Classify = Callable[[str], tuple[ReplayPolicy, ToolOrigin]]
 
+_ERROR = 64 << 10
+"""Bytes of an error that are looked at."""
 _REASON = 500
 """Characters of a provider's words that the log keeps."""
 
@@ -150,8 +153,9 @@ class Asker:
         if answer.status < 400:
             said = f"the provider answered {answer.status}, a redirect, which a key does not follow"
             return await self._failed(call, answer.status, Fault(502, f"{said}; set its base URL anew"))
-        reason = f"{answer.status}: {clean(body.decode('utf-8', 'replace'))[:_REASON]}"
-        await self.journal.model_failed(call, answer.status, reason)
+        wait = next((value for name, value in answer.headers if name == "retry-after"), "")
+        said = clean(body[:_ERROR].decode("utf-8", "replace"))
+        await self.journal.model_failed(call, answer.status, refusal(answer.status, said, wait))
         return Reply(answer.status, answer.content_type or JSON, body, _others(answer.headers))
 
     async def _failed(self, call: str, status: int | None, fault: Fault) -> Reply:

@@ -134,7 +134,7 @@ async def ask(
         host = urlsplit(upstream.base_url).hostname
         # "from None": the client's own errors may hold the request with its headers.
         raise ProviderError(
-            f"no whole answer from {host} ({type(error).__name__}: {said}); it is the harness's to try again"
+            f"no whole answer from {host} ({type(error).__name__}: {said}); the harness tries again by itself"
         ) from None
 
 

@@ -133,6 +133,22 @@ class Journal(CallTransitions):
         event = events.LifeAttached(life, worker)
         await self._writer.decide(lambda _, wanted: wanted.events.append(event))
 
+    async def life_lost(
+        self, life: str, reason: str, code: int | None = None, *, planned: bool = False
+    ) -> None:
+        """A life is over and its turn is not, in one append. ``planned``: the life uses up no attempt, even
+        if the turn was not resumed in it yet."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            known = state.lives.get(life)
+            if known is None or known.ended is not None:
+                return
+            wanted.events.append(events.LifeEnded(life, reason, code))
+            if state.turn is not None and (planned or state.turn.status == "running"):
+                wanted.events.append(events.TurnInterrupted(state.turn.id, reason, planned))
+
+        await self._writer.decide(decide)
+
     async def life_ended(self, life: str, reason: str, code: int | None = None) -> None:
         def decide(state: Session, wanted: Decision) -> None:
             known = state.lives.get(life)

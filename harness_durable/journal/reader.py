@@ -36,12 +36,12 @@ class Reader:
         self.world, self.session = world, session
 
     async def entries(self, after: int = 0) -> AsyncGenerator[events.Entry]:
-        """What the log holds after ``after``, then it ends."""
+        """What the log holds after ``after``, then it ends. Raises ``DamagedLog`` when it comes to damage."""
         while True:
             records = await self.world.read(self.session, after, PAGE)
             for record in records:
                 yield entry_of(record, self.session)
-            if len(records) < PAGE:
+            if not records:  # a short page is no sign of the end: it may end at damage
                 return
             after = records[-1].seq
 

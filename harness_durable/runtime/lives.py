@@ -131,7 +131,7 @@ class Lives:
                 life = self.journal.state.life
                 if life is not None:
                     await self.sandbox.reap(ref_of(life))
-                    await self.journal.life_ended(life.id, "the worker was stopped")
+                    await self.journal.life_lost(life.id, "the worker was stopped", planned=True)
                 await self.journal.turn_interrupted("the worker was stopped", planned=True)
                 await self.journal.released("the worker was stopped")
             except HarnessDurableError as trouble:
@@ -199,8 +199,7 @@ class Lives:
             raise
 
     async def _lost(self, context: LifeContext, why: str, code: int | None, *, planned: bool = False) -> None:
-        await self.journal.life_ended(context.life, why, code)
-        await self.journal.turn_interrupted(why, planned=planned)
+        await self.journal.life_lost(context.life, why, code, planned=planned)
 
     async def _settle(self, end: TurnEnd) -> None:
         match end.kind:

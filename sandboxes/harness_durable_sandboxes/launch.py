@@ -125,7 +125,7 @@ def _failure(run: Path, program: str, cwd: str) -> Exception:
             "(the harness has a PATH of its own, not this process's)"
         )
     if failed["step"] == "cwd":
-        return SandboxUnavailable(f"{cwd}: {reason}; a harness needs its working directory to exist")
+        return SandboxUnavailable(f"the workspace {cwd} cannot be used ({reason}); put it back and try again")
     return SandboxUnavailable(f"the keeper could not start {program!r}: {failed['error']}")
 
 

@@ -22,12 +22,12 @@ from tests.crash.invariants import Report, examine
 from tests.crash.scene import Scene
 
 DEATHS = ("worker", "worker", "harness", "machine")
-MOST_KILLS_A_TURN = 12
+MOST_KILLS_A_TURN = 8
 
 
 def one_turn(root: Path, world: str, adapter: str, rng: random.Random, left: int) -> tuple[Report, int, str]:
     """Kill until the turn is over; the report, the kills, and what the workers said last."""
-    policy = Steps(steps=4, pair_every=2, custom_every=3, nap=0.15)
+    policy = Steps(steps=6, pair_every=2, custom_every=3, nap=0.2)
     kills = 0
     with Scene(root, world, policy=policy, adapter=adapter) as scene:
         while True:
@@ -36,7 +36,7 @@ def one_turn(root: Path, world: str, adapter: str, rng: random.Random, left: int
                 worker.wait(timeout=180)
                 break
             try:
-                worker.wait(timeout=rng.uniform(0.6, 4.0))
+                worker.wait(timeout=rng.uniform(0.3, 1.8))
                 break
             except subprocess.TimeoutExpired:
                 _die(scene, worker, rng.choice(DEATHS))

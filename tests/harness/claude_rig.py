@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -153,6 +154,14 @@ class Rig:
             ref = LifeRef(life.id, life.sandbox, life.run_dir, life.host)
             await anyio.to_thread.run_sync(kill_life, ref)
 
+    def kill_harness(self) -> None:
+        """The harness alone dies; its keeper does not."""
+        mark = str(self.root / "run").encode()
+        for entry in Path("/proc").iterdir():
+            found = _read(entry / "cmdline") if entry.name.isdigit() else b""
+            if b"--session-mirror" in found and mark in _read(entry / "environ"):
+                os.kill(int(entry.name), signal.SIGKILL)
+
     async def until(self, condition: Callable[[Session], bool], seconds: float = 60.0) -> Session:
         """Wait for the log to say so."""
         deadline = time.monotonic() + seconds
@@ -186,3 +195,10 @@ class Rig:
             "lease_seconds": 3.0,
         }
         return resolve(flags, environ={}).settings
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from harness_durable.journal import Inbox, Reader
-from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN
+from harness_durable.policy import AGAIN, CANCELLED, NOT_STARTED, UNKNOWN
 from harness_durable.state import Session
-from harness_durable.testing.provider import Reply, Request, Text, ToolUse, say
+from harness_durable.testing.provider import Reply, Request, Text, ToolUse, Usage, say
 from harness_durable.testing.provider.messages import first_user_text, results, tool_calls
 from harness_durable.testing.provider.policies.simple import Script
 from tests.harness.claude_rig import SESSION, VERSIONS, Rig
@@ -198,6 +198,80 @@ async def test_a_steer_that_was_lost_with_the_harness_is_given_again(tmp_path: P
         assert state.messages["s-1"].status == "delivered"
         assert "look left" in str(rig.requests[-1].body)
         assert state.turns["m-1"].status == "completed"
+
+
+async def test_a_stop_cuts_off_a_custom_tool_that_runs(tmp_path: Path, version: str) -> None:
+    arguments: dict[str, object] = {"token": "t", "nap": 60}
+    use = ToolUse("mcp__durable__effect", arguments, id="toolu_1")
+    async with Rig.open(tmp_path, version, Script((Reply((use,)), say("after")))) as rig:
+        await begun(rig)
+        process = rig.worker()
+        await rig.until(lambda _: rig.effects.exists())
+        await (await Inbox.open(rig.world, SESSION)).request_stop("Ann")
+        assert await anyio.to_thread.run_sync(process.wait) == 0, rig.tail()
+        state = await rig.state()
+        assert state.turns["m-1"].status == "cancelled"
+        assert state.tool_calls["toolu_1"].outcome == "cancelled"
+        await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
+        await rig.finished()
+        assert rig.seen("toolu_1") == CANCELLED
+
+
+# ---------------------------------------------------------------------------- other ways to be lost
+
+
+async def test_a_harness_that_dies_alone_is_replaced(tmp_path: Path, version: str) -> None:
+    script = Script((Reply((bash("echo a >> a; sleep 30", "toolu_1"),)), say("done")))
+    async with Rig.open(tmp_path, version, script) as rig:
+        await begun(rig)
+        process = rig.worker()
+        await rig.until(lambda state: _running(state, "toolu_1"))
+        rig.kill_harness()
+        assert await anyio.to_thread.run_sync(process.wait) == 0, rig.tail()
+        state = await rig.state()
+        assert state.turns["m-1"].status == "completed"
+        assert next(iter(state.lives.values())).code == -9
+        assert rig.seen("toolu_1") == UNKNOWN
+
+
+async def test_a_keeper_that_dies_under_a_living_worker_is_replaced(tmp_path: Path, version: str) -> None:
+    script = Script((Reply((bash("echo a >> a; sleep 30", "toolu_1"),)), say("done")))
+    async with Rig.open(tmp_path, version, script) as rig:
+        await begun(rig)
+        process = rig.worker()
+        await rig.until(lambda state: _running(state, "toolu_1") and (rig.workspace / "a").exists())
+        await rig.kill_life()
+        assert await anyio.to_thread.run_sync(process.wait) == 0, rig.tail()
+        state = await rig.state()
+        assert (state.turns["m-1"].status, len(state.lives)) == ("completed", 2)
+        assert (rig.workspace / "a").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("at", ["model.completed:5", "model.requested:6", "model.completed:6"])
+async def test_a_compaction_survives_and_is_paid_once(
+    tmp_path: Path, version: str, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "100000")
+
+    def policy(request: Request) -> Reply:
+        said = "".join(block.text for block in request.messages[-1].blocks())
+        if "Respond with TEXT ONLY" in said:
+            return say("<summary>SUMMARY</summary>")
+        compacted, calls = "SUMMARY" in str(request.body), tool_calls(request)
+        if compacted and any("nine" in str(call.input) for call in calls):
+            return say("end")
+        if compacted:
+            return Reply((bash("echo nine >> a", ""),))
+        usage = Usage(195_000 if len(calls) == 3 else 1000, 10)
+        return Reply((bash(f"echo {len(calls)} >> a", ""),), usage=usage)
+
+    async with Rig.open(tmp_path, version, policy) as rig:
+        await begun(rig)
+        await rig.crashed(at, "machine")
+        state = await rig.finished()
+        assert state.turns["m-1"].status == "completed"
+        assert (rig.workspace / "a").read_text().split() == ["0", "1", "2", "3", "nine"]
+        assert rig.paid() == 7
 
 
 # ------------------------------------------------------------------------------- real transcripts

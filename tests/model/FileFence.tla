@@ -3,165 +3,240 @@
 (* The fence of the file World, where there is no compare-and-set.         *)
 (*                                                                         *)
 (* Every claim has a segment file of its own, numbered by its epoch. What  *)
-(* a claimer does: (1) create the segment, exclusively; (2) read how long  *)
-(* the earlier segments are; (3) write those lengths, the cuts, into the   *)
-(* header of its own. What a writer does: (1) write and sync a frame into  *)
-(* the newest segment that it knows; (2) look for a newer one; (3) only    *)
-(* then acknowledge. So of a writer and a claimer one always sees the      *)
-(* other. Readers use an earlier segment up to the cut in a later header.  *)
+(* a claimer does: (1) create the file, exclusively, or take a file that   *)
+(* its maker left without a header; lock it; (2) look whether it is still  *)
+(* the newest file and still without a header; (3) look which older        *)
+(* segment has a header, and how long that is, after a bounded wait for    *)
+(* its lock; (4) write `previous = (that epoch, that length)` and its      *)
+(* claim record; (5) look for a newer file; (6) only then be the driver.   *)
+(* A writer: (1) lock the segment, (2) find it to be the newest file,      *)
+(* (3) write and sync, (4) look for a newer file, (5) only then            *)
+(* acknowledge. So of a writer and a claimer one always sees the other.    *)
 (*                                                                         *)
-(* Drivers keep writing to the segment of their claim. Senders are not     *)
-(* drivers: they write to the newest segment under a lock that the kernel  *)
-(* frees at death, so that two processes never write one segment at the    *)
-(* same time. A claimer does not take that lock: it may be held by a       *)
-(* process that was stopped.                                               *)
+(* Readers begin at the newest segment with a header and follow            *)
+(* `previous`; every file that is not on that chain is void. A file that   *)
+(* is locked and has no header holds up everybody but a take-over by       *)
+(* name, which passes it and makes the next one.                           *)
+(*                                                                         *)
+(* Each step may be the last before a stop of hours, or for ever. What is  *)
+(* not modelled: power, which takes back what was not synced; deletion;    *)
+(* a write that is half done (the claimer reads whole frames only).        *)
 (***************************************************************************)
-EXTENDS Naturals
+EXTENDS Naturals, Sequences, TLC
 
 CONSTANTS
-  P,            \* processes; each may drive, and send
+  P,            \* processes; each claims, drives, sends
   MaxEpoch,     \* segments
-  MaxLen,       \* frames in a segment
-  CreateFirst,  \* the claimer creates its segment before it reads the lengths
-  LookAfter,    \* the writer looks for a newer segment before it acknowledges
-  AllCuts       \* a header holds the cuts of all earlier segments, not only of the last one
+  MaxWrites,    \* appends that one process tries, as a driver or as a sender
+  \* The switches are TRUE in the design; each FALSE is a mutant that has to break an invariant.
+  CreateFirst,  \* the claimer makes its file before it looks at the older one
+  CheckChain,   \* with the lock, a claimer looks whether somebody has finished its file, or passed it
+  AdoptLocked,  \* a file without a header is taken over under its lock only
+  LookAgain,    \* the claimer looks for a newer file before it calls itself the driver
+  LookAfter,    \* the writer looks for a newer file before it acknowledges
+  WriteLocked   \* the writer holds the segment's lock
 
 VARIABLES
-  made,    \* made[e]: the segment exists
-  len,     \* len[e]: frames in it that are synced
-  cuts,    \* cuts[e]: None, or the header of segment e: a function from earlier segments to lengths
-  acked,   \* acked[e]: frames of it that somebody was told are durable
-  lock,    \* who holds the segment lock, as [who, epoch], or Free
-  pc,      \* pc[p]: where process p is
-  seg,     \* seg[p]: the segment it works on
-  seen     \* seen[p]: lengths that it has read as a claimer; or its own frame's number, as a writer
+  made,   \* made[e]: the file exists
+  head,   \* head[e]: None, or what its header says: [prev, cut]
+  body,   \* body[e]: the frames behind the header
+  lock,   \* lock[e]: who holds the file's lock, or Free
+  acked,  \* what somebody was told is durable: pairs of a place in the log and a frame
+  me      \* me[p]: where process p is, and what it has read
 
-vars == <<made, len, cuts, acked, lock, pc, seg, seen>>
+vars == <<made, head, body, lock, acked, me>>
 
 E == 1..MaxEpoch
-None == [e \in {} |-> 0]
-Free == 0
-Zero == [e \in E |-> 0]
+Free == "free"
+None == [prev |-> 0, cut |-> 0]
+First == [prev |-> 0, cut |-> 1]  \* the header of the segment that the session was created with
+Idle(n) == [at |-> "idle", who |-> "", how |-> "", seg |-> 0, older |-> 0, cut |-> 0, n |-> n]
 
 Init ==
   /\ made = [e \in E |-> e = 1]
-  /\ len = Zero
-  /\ cuts = [e \in E |-> None]
-  /\ acked = Zero
+  /\ head = [e \in E |-> IF e = 1 THEN First ELSE None]
+  /\ body = [e \in E |-> <<>>]
   /\ lock = [e \in E |-> Free]
-  /\ pc = [p \in P |-> "idle"]
-  /\ seg = [p \in P |-> 0]
-  /\ seen = [p \in P |-> Zero]
+  /\ acked = {}
+  /\ me = [p \in P |-> Idle(0)]
 
-Top == CHOOSE e \in E : made[e] /\ \A f \in E : made[f] => f <= e
-Superseded(e) == e < MaxEpoch /\ made[e + 1]
-At(p, where) == pc[p] = where
-Go(p, where) == pc' = [pc EXCEPT ![p] = where]
+Newest == CHOOSE e \in E : made[e] /\ \A f \in E : made[f] => f <= e
+Begun(limit) == {e \in 1..limit : head[e] # None}
+Last(set) == CHOOSE e \in set : \A f \in set : f <= e
+Top == Last(Begun(MaxEpoch))
+Passed(e) == e < MaxEpoch /\ made[e + 1]
 
-(* ---- writing, by a driver ("own") or by a sender (from "idle") -------- *)
+(* The log as the header of segment e leaves it, up to c frames of e.      *)
+RECURSIVE Upto(_, _)
+Before(e) == IF head[e].prev = 0 THEN <<>> ELSE Upto(head[e].prev, head[e].cut)
+Upto(e, c) == Before(e) \o SubSeq(body[e], 1, c)
+Log == Upto(Top, Len(body[Top]))
 
-(* A sender locks the newest segment. It goes back to idle afterwards.     *)
-Lock(p) ==
-  /\ At(p, "idle")
-  /\ lock[Top] = Free
-  /\ lock' = [lock EXCEPT ![Top] = p]
-  /\ seg' = [seg EXCEPT ![p] = Top]
-  /\ Go(p, "send")
-  /\ UNCHANGED <<made, len, cuts, acked, seen>>
-
-(* A driver locks the segment of its own claim, superseded or not.         *)
-LockOwn(p) ==
-  /\ At(p, "own")
-  /\ lock[seg[p]] = Free
-  /\ lock' = [lock EXCEPT ![seg[p]] = p]
-  /\ Go(p, "drive")
-  /\ UNCHANGED <<made, len, cuts, acked, seg, seen>>
-
-Write(p) ==
-  /\ At(p, "send") \/ At(p, "drive")
-  /\ len[seg[p]] < MaxLen
-  /\ len' = [len EXCEPT ![seg[p]] = @ + 1]
-  /\ seen' = [seen EXCEPT ![p][seg[p]] = len[seg[p]] + 1]
-  /\ Go(p, IF At(p, "send") THEN "sent" ELSE "driven")
-  /\ UNCHANGED <<made, cuts, acked, lock, seg>>
-
-Look(p) ==
-  /\ At(p, "sent") \/ At(p, "driven")
-  /\ IF LookAfter /\ Superseded(seg[p])
-       THEN Go(p, "idle") /\ lock' = [lock EXCEPT ![seg[p]] = Free]
-       ELSE Go(p, IF At(p, "sent") THEN "ack" ELSE "ackown") /\ UNCHANGED lock
-  /\ UNCHANGED <<made, len, cuts, acked, seg, seen>>
-
-Ack(p) ==
-  /\ At(p, "ack") \/ At(p, "ackown")
-  /\ acked' = [acked EXCEPT ![seg[p]] = seen[p][seg[p]]]
-  /\ lock' = [lock EXCEPT ![seg[p]] = Free]
-  /\ Go(p, IF At(p, "ack") THEN "idle" ELSE "own")
-  /\ UNCHANGED <<made, len, cuts, seg, seen>>
+At(p, where) == me[p].at = where
+Go(p, where) == me' = [me EXCEPT ![p].at = where]
+GiveUp(p) == me' = [me EXCEPT ![p] = Idle(@.n)]
+Freed(p) == [e \in E |-> IF lock[e] = p THEN Free ELSE lock[e]]
 
 (* ---- claiming --------------------------------------------------------- *)
 
-Start(p) ==
+Early(p) == ~CreateFirst /\ me[p].how = "make"
+Target(p, who, how, seg, where) ==
+  /\ seg <= MaxEpoch
+  /\ me' = [me EXCEPT ![p] = [@ EXCEPT !.at = where, !.who = who, !.how = how, !.seg = seg]]
+  /\ UNCHANGED <<made, head, body, lock, acked>>
+Make(p) == Target(p, "driver", "make", Newest + 1, IF CreateFirst THEN "create" ELSE "older")
+
+(* A claimer, when nobody else is at it ...                                *)
+Start(p) == At(p, "idle") /\ Newest = Top /\ Make(p)
+(* ... a take-over by name, which passes one who is ...                    *)
+Pass(p) == At(p, "idle") /\ Newest > Top /\ lock[Newest] # Free /\ Make(p)
+(* ... and who finds a file without a header, a driver or a sender.        *)
+Adopt(p) ==
   /\ At(p, "idle")
-  /\ Top < MaxEpoch
-  /\ seg' = [seg EXCEPT ![p] = Top + 1]
-  /\ Go(p, IF CreateFirst THEN "create" ELSE "read")
-  /\ UNCHANGED <<made, len, cuts, acked, lock, seen>>
+  /\ Newest > Top
+  /\ \E who \in {"driver", "sender"} : Target(p, who, "adopt", Newest, "lock")
 
 Create(p) ==
   /\ At(p, "create")
-  /\ IF made[seg[p]]
-       THEN Go(p, "idle") /\ UNCHANGED made
-       ELSE Go(p, IF CreateFirst THEN "read" ELSE "head") /\ made' = [made EXCEPT ![seg[p]] = TRUE]
-  /\ UNCHANGED <<len, cuts, acked, lock, seg, seen>>
+  /\ IF made[me[p].seg]
+       THEN GiveUp(p) /\ UNCHANGED made
+       ELSE made' = [made EXCEPT ![me[p].seg] = TRUE] /\ Go(p, "lock")
+  /\ UNCHANGED <<head, body, lock, acked>>
 
-Read(p) ==
-  /\ At(p, "read")
-  /\ seen' = [seen EXCEPT ![p] = len]
-  /\ Go(p, IF CreateFirst THEN "head" ELSE "create")
-  /\ UNCHANGED <<made, len, cuts, acked, lock, seg>>
+LockFile(p) ==
+  /\ At(p, "lock")
+  /\ LET e == me[p].seg  next == IF Early(p) THEN "head" ELSE "list" IN
+     IF lock[e] = Free
+       THEN lock' = [lock EXCEPT ![e] = p] /\ Go(p, next)
+       ELSE /\ IF ~AdoptLocked /\ me[p].how = "adopt" THEN Go(p, next) ELSE GiveUp(p)
+            /\ UNCHANGED lock
+  /\ UNCHANGED <<made, head, body, acked>>
 
-(* The header is a frame like any other: written, then checked for a newer *)
-(* segment, here in one step.                                              *)
+(* Looking has two halves, with anything in between: which files there     *)
+(* are, and which of them have begun.                                      *)
+Checks(p) == CheckChain \/ me[p].how = "adopt"
+
+List(p) ==
+  /\ At(p, "list")
+  /\ IF Checks(p) /\ Newest # me[p].seg
+       THEN GiveUp(p) /\ lock' = Freed(p)
+       ELSE Go(p, "older") /\ UNCHANGED lock
+  /\ UNCHANGED <<made, head, body, acked>>
+
+Older(p) ==
+  /\ At(p, "older")
+  /\ IF Checks(p) /\ ~Early(p) /\ head[me[p].seg] # None
+       THEN GiveUp(p) /\ lock' = Freed(p)
+       ELSE /\ me' = [me EXCEPT ![p] = [@ EXCEPT !.at = "cut", !.older = Last(Begun(me[p].seg - 1))]]
+            /\ UNCHANGED lock
+  /\ UNCHANGED <<made, head, body, acked>>
+
+(* With the older segment's lock this is one step to all others; without,  *)
+(* its writer was stopped and may go on at any time. The same here.        *)
+Cut(p) ==
+  /\ At(p, "cut")
+  /\ me' = [me EXCEPT ![p] = [@ EXCEPT !.at = IF Early(p) THEN "create" ELSE "head",
+                                       !.cut = Len(body[me[p].older])]]
+  /\ UNCHANGED <<made, head, body, lock, acked>>
+
+Claim(p) == <<"claim", me[p].seg, p, 0>>
+
 Header(p) ==
   /\ At(p, "head")
-  /\ IF Superseded(seg[p])
-       THEN Go(p, "idle") /\ UNCHANGED cuts
-       ELSE /\ Go(p, "own")
-            /\ LET before == IF AllCuts THEN 1..(seg[p] - 1) ELSE {seg[p] - 1}
-               IN cuts' = [cuts EXCEPT ![seg[p]] = [e \in before |-> seen[p][e]]]
-  /\ UNCHANGED <<made, len, acked, lock, seg, seen>>
+  /\ head' = [head EXCEPT ![me[p].seg] = [prev |-> me[p].older, cut |-> me[p].cut]]
+  /\ body' = [body EXCEPT ![me[p].seg] = IF me[p].who = "driver" THEN <<Claim(p)>> ELSE <<>>]
+  /\ Go(p, "confirm")
+  /\ UNCHANGED <<made, lock, acked>>
 
-(* A death frees the lock; all else stays as it is on disk.                *)
+Confirm(p) ==
+  /\ At(p, "confirm")
+  /\ IF (LookAgain /\ Passed(me[p].seg)) \/ me[p].who = "sender"
+       THEN GiveUp(p) /\ UNCHANGED acked
+       ELSE /\ Go(p, "own")
+            /\ acked' = acked \cup {<<Len(Before(me[p].seg)) + 1, Claim(p)>>}
+  /\ lock' = Freed(p)
+  /\ UNCHANGED <<made, head, body>>
+
+(* ---- writing ---------------------------------------------------------- *)
+
+(* A driver writes to the segment of its claim, a sender to the newest.    *)
+LockSegment(p) ==
+  /\ At(p, "idle") \/ At(p, "own")
+  /\ me[p].n < MaxWrites
+  /\ LET e == IF At(p, "own") THEN me[p].seg ELSE Top
+         who == IF At(p, "own") THEN "driver" ELSE "sender" IN
+     /\ lock[e] = Free \/ ~WriteLocked
+     /\ lock' = [lock EXCEPT ![e] = IF @ = Free THEN p ELSE @]
+     /\ me' = [me EXCEPT ![p] = [@ EXCEPT !.at = "find", !.who = who, !.seg = e]]
+  /\ UNCHANGED <<made, head, body, acked>>
+
+Find(p) ==
+  /\ At(p, "find")
+  /\ IF Newest = me[p].seg
+       THEN /\ me' = [me EXCEPT ![p] = [@ EXCEPT !.at = "write", !.cut = Len(body[me[p].seg])]]
+            /\ UNCHANGED lock
+       ELSE GiveUp(p) /\ lock' = Freed(p)
+  /\ UNCHANGED <<made, head, body, acked>>
+
+Frame(p) == IF me[p].who = "driver" THEN <<"work", me[p].seg, p, me[p].n>>
+                                    ELSE <<"message", 0, p, me[p].n>>
+
+Write(p) ==
+  /\ At(p, "write")
+  /\ body' = [body EXCEPT ![me[p].seg] = Append(SubSeq(@, 1, me[p].cut), Frame(p))]
+  /\ Go(p, "look")
+  /\ UNCHANGED <<made, head, lock, acked>>
+
+Look(p) ==
+  /\ At(p, "look")
+  /\ LET e == me[p].seg  n == me[p].n + 1 IN
+     IF LookAfter /\ Passed(e)
+       THEN me' = [me EXCEPT ![p] = Idle(n)] /\ UNCHANGED acked
+       ELSE /\ acked' = acked \cup {<<Len(Before(e)) + me[p].cut + 1, Frame(p)>>}
+            /\ me' = [me EXCEPT ![p] = IF @.who = "driver"
+                        THEN [Idle(n) EXCEPT !.at = "own", !.who = "driver", !.seg = e]
+                        ELSE Idle(n)]
+  /\ lock' = Freed(p)
+  /\ UNCHANGED <<made, head, body>>
+
+(* A death frees the locks; all else stays as it is on disk.               *)
 Crash(p) ==
   /\ ~At(p, "idle")
-  /\ Go(p, "idle")
-  /\ lock' = [e \in E |-> IF lock[e] = p THEN Free ELSE lock[e]]
-  /\ UNCHANGED <<made, len, cuts, acked, seg, seen>>
+  /\ GiveUp(p)
+  /\ lock' = Freed(p)
+  /\ UNCHANGED <<made, head, body, acked>>
 
 Next ==
   \E p \in P :
-    \/ Lock(p) \/ LockOwn(p) \/ Write(p) \/ Look(p) \/ Ack(p)
-    \/ Start(p) \/ Create(p) \/ Read(p) \/ Header(p) \/ Crash(p)
+    \/ Start(p) \/ Pass(p) \/ Adopt(p) \/ Create(p) \/ LockFile(p) \/ List(p) \/ Older(p) \/ Cut(p)
+    \/ Header(p) \/ Confirm(p)
+    \/ LockSegment(p) \/ Find(p) \/ Write(p) \/ Look(p)
+    \/ Crash(p)
 
 Spec == Init /\ [][Next]_vars
+Alike == Permutations(P)
 
 (***************************************************************************)
 (* Invariants                                                              *)
 (***************************************************************************)
 
-(* Where a header says how long an earlier segment is, readers stop there. *)
-(* The first header that does so counts, for a later one can only be       *)
-(* written by somebody who has read the log as that header leaves it.      *)
-Headers(e) == {f \in E : f > e /\ e \in DOMAIN cuts[f]}
+(* W1, W2: what was acknowledged, a claim too, stands where it was said to *)
+(* stand, for every reader, for ever. So the chains that two readers       *)
+(* follow at different times agree on all of it.                           *)
+NothingAcknowledgedIsLost ==
+  \A pair \in acked : pair[1] <= Len(Log) /\ Log[pair[1]] = pair[2]
 
-(* W1, W2: what was acknowledged is never cut off.                         *)
-NothingAcknowledgedIsCut ==
-  \A e \in E : \A f \in Headers(e) : acked[e] <= cuts[f][e]
+(* A header never names frames that its older segment does not have.       *)
+NoHole ==
+  \A e \in E : head[e].prev # 0 => head[e].cut <= Len(body[head[e].prev])
 
-(* Readers agree for ever: two headers never cut one segment differently   *)
-(* below what is visible. A claimer that died left no header, and the next *)
-(* one cuts what it left, too: hence all cuts.                             *)
-EverySegmentBeforeAHeaderIsCut ==
-  \A f \in E : DOMAIN cuts[f] # {} => \A e \in 1..(f - 1) : Headers(e) # {}
+(* I6: what a driver wrote stands under its own claim, the last one.       *)
+Claims(i) == {j \in 1..i : Log[j][1] = "claim"}
+OneWriter ==
+  \A i \in 1..Len(Log) : Log[i][1] = "work" =>
+    Claims(i) # {} /\ Log[Last(Claims(i))][2] = Log[i][2]
+
+(* W3 *)
+EpochsGrow ==
+  \A i, j \in Claims(Len(Log)) : i < j => Log[i][2] < Log[j][2]
 =============================================================================

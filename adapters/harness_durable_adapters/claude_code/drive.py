@@ -11,21 +11,18 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import anyio
-from anyio.abc import TaskGroup
 
 from harness_durable import clock
 from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import HarnessDied, HarnessDurableError, HarnessStuck, KeeperGone
 from harness_durable.sandbox import Link
-from harness_durable.tools.mcp import McpEndpoint
 
 from . import frames
 from .delivery import Delivery
-from .gate import hook
 from .launch import INITIALIZE, initialize
 from .mirror import mirror
-from .naming import SERVER
 from .outcome import hopeless, turn_end
+from .serving import Serving
 from .shapes import Json, decode, mapping, word
 from .stopping import close_calls, wants_stop
 
@@ -52,9 +49,8 @@ class Conversation:
 
     def __init__(self, ctx: LifeContext, link: Link) -> None:
         self.ctx, self.link = ctx, link
-        self._mcp = McpEndpoint(ctx.tools, SERVER, "1")
         self._said = frames.Said(frozenset(), frozenset(), frozenset())
-        self._serving: dict[str, anyio.CancelScope] = {}
+        self._serving = Serving(ctx, self._write, self._start)
         self._heard = clock.monotonic()
         self._initialized = anyio.Event()
         self._end: TurnEnd | None = None
@@ -69,15 +65,15 @@ class Conversation:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for work in (self._speak, self._deliver, self._stop, self._watch):
-                self._start(tasks, work)
+                self._start(work)
             await self._guarded(self._read if not said else self._catch_up)
             tasks.cancel_scope.cancel()
         if self._trouble is not None:
             raise self._trouble
         return cast(TurnEnd, self._end)
 
-    def _start(self, tasks: TaskGroup, work: Callable[[], Awaitable[object]]) -> None:
-        tasks.start_soon(self._guarded, work)
+    def _start(self, work: Callable[[], Awaitable[object]]) -> None:
+        self._tasks.start_soon(self._guarded, work)
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
         """The first trouble ends everything, and is raised as itself and not as a group."""
@@ -107,7 +103,7 @@ class Conversation:
             if self._end is not None:
                 return
         for request in requests:
-            self._serve(request)
+            self._serving.begin(request)
         await self._read(lines, offset)
 
     async def _read(self, lines: frames.Lines | None = None, offset: int = 0) -> None:
@@ -143,9 +139,12 @@ class Conversation:
                 if later is not None:
                     later.append(frame)
                 else:
-                    self._serve(frame)
+                    self._serving.begin(frame)
             case "control_cancel_request":
-                self._taken_back(word(frame.get("request_id")), later)
+                number = frame.get("request_id")
+                if later is not None:
+                    later[:] = [request for request in later if request.get("request_id") != number]
+                self._serving.cancel(word(number))
             case "control_response":
                 self._answered(mapping(frame.get("response")))
             case "result":
@@ -160,7 +159,7 @@ class Conversation:
         end = turn_end(frame, turn.stop_by)
         if end.kind == "cancelled":
             await close_calls(self.ctx)
-        elif self._delivery.outstanding():
+        elif turn.stop_by is None and self._delivery.outstanding():
             self._settled = end  # it goes on by itself, with a message that it has not taken up yet
             return
         self._end = end
@@ -174,40 +173,6 @@ class Conversation:
             )
         self._initialized.set()
         self.ctx.ready.set()
-
-    # ----------------------------------------------------------------------------------- serving
-
-    def _serve(self, frame: Json) -> None:
-        number = word(frame.get("request_id"))
-        scope = self._serving[number] = anyio.CancelScope()
-
-        async def serve() -> None:
-            try:
-                with scope:
-                    await self._write(await self._reply(number, mapping(frame.get("request"))))
-            finally:
-                self._serving.pop(number, None)
-                self._heard = clock.monotonic()
-
-        self._start(self._tasks, serve)
-
-    def _taken_back(self, number: str, later: list[Json] | None) -> None:
-        if later is not None:
-            later[:] = [frame for frame in later if frame.get("request_id") != number]
-        scope = self._serving.get(number)
-        if scope is not None:
-            scope.cancel()
-
-    async def _reply(self, number: str, request: Json) -> bytes:
-        match request.get("subtype"):
-            case "hook_callback":
-                name = word(request.get("callback_id"))
-                return frames.answer(number, await hook(self.ctx, name, mapping(request.get("input"))))
-            case "mcp_message":
-                reply = await self._mcp.handle(mapping(request.get("message")))
-                return frames.answer(number, {"mcp_response": reply or {"jsonrpc": "2.0", "result": {}}})
-            case other:
-                return frames.refusal(number, f"{other} is not supported here")
 
     # ---------------------------------------------------------------------------------- speaking
 
@@ -244,7 +209,8 @@ class Conversation:
             raise HarnessStuck(f"the harness did not answer within {START_SECONDS:.0f} s of its start")
         while True:
             await clock.sleep(5.0)
-            silent = 0.0 if self._busy() else clock.monotonic() - self._heard
+            heard = max(self._heard, self._serving.last)
+            silent = 0.0 if self._busy() else clock.monotonic() - heard
             if self._settled is not None and silent > GRACE_SECONDS:
                 self._end = self._settled
                 self._tasks.cancel_scope.cancel()
@@ -257,4 +223,4 @@ class Conversation:
         turn = state.turns[self.ctx.turn]
         models = any(state.model_calls[call].status == "requested" for call in turn.model_calls)
         tools = any(call.open and call.released_in == self.ctx.life for call in state.calls(turn))
-        return bool(self._serving) or models or tools
+        return self._serving.busy or models or tools

@@ -47,6 +47,6 @@ def _outcomes(ctx: LifeContext, lines: list[Line]) -> list[Told]:
                 found.append(Told(call.id, "not_started", raw))
             else:
                 detail = encode(line.value["toolUseResult"]) if "toolUseResult" in line.value else None
-                ended = "failed" if result.get("is_error") is True else "completed"
-                found.append(Told(call.id, ended, raw, detail))
+                failed = result.get("is_error") is True
+                found.append(Told(call.id, "failed" if failed else "completed", raw, detail))
     return found

@@ -1,0 +1,125 @@
+"""What the log knows that a rebuild needs: responses of the main conversation, and what became of their
+calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from harness_durable import events as ev
+from harness_durable.adapter import LifeContext
+from harness_durable.journal import Reader
+from harness_durable.journal.requests import body_of
+from harness_durable.payload import Payload
+from harness_durable.policy import told
+from harness_durable.state import ModelCall, ToolCall
+
+from . import response as responses
+from .case import Answer, Case, Response
+from .naming import is_custom, message_uuid
+from .rebuild import asked_for, content_for
+from .shapes import text_of, value
+from .transcript import Line
+
+
+async def gather(ctx: LifeContext, lines: Sequence[Line]) -> Case:
+    state, reader = ctx.journal.state, ctx.journal.reader
+    turn = state.turn
+    prompt = ("", "")
+    if turn is not None:
+        number = message_uuid(state.native_id, turn.id)
+        there = any(line.delivered == number for line in lines)
+        text = (
+            "" if there or turn.id not in state.messages else await reader.text(state.messages[turn.id].text)
+        )
+        prompt = (number, text)
+    asking = [call for call in state.model_calls.values() if _asks(call)]
+    shown = asked_for(lines)
+    return Case(
+        native=state.native_id,
+        running=turn is not None,
+        prompt=prompt,
+        responses=[await _response(ctx, call, shown) for call in asking],
+        answers=await _answers(ctx, lines),
+        cwd=ctx.agent.workspace,
+        version=ctx.harness.version,
+    )
+
+
+def _asks(call: ModelCall) -> bool:
+    """A response of the main conversation that asks for tool calls."""
+    return call.agent is None and call.status == "completed" and bool(call.tool_calls)
+
+
+async def _response(ctx: LifeContext, call: ModelCall, shown: frozenset[str]) -> Response:
+    tools = [ctx.journal.state.tool_calls[name] for name in call.tool_calls]
+    response = Response(
+        call.response_id,
+        call.tool_calls,
+        open=any(tool.open for tool in tools),
+        began=any(
+            tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools
+        ),
+    )
+    if response.began and call.body is not None and not shown.issuperset(response.calls):
+        body = await _body(ctx.journal.reader, call)
+        return msgspec.structs.replace(response, recorded=responses.parse(call.content_type, body))
+    return response
+
+
+async def _answers(ctx: LifeContext, lines: Sequence[Line]) -> dict[str, Answer]:
+    """For the calls of the main conversation that have an outcome, and no result of the harness's own that
+    could be true."""
+    shown = {
+        str(result.get("tool_use_id"))
+        for line in lines
+        for result in line.results
+        if not text_of(result.get("content")).startswith("The user doesn't want")
+    }
+    wanted = [
+        call
+        for call in ctx.journal.state.tool_calls.values()
+        if call.agent is None and not call.open and call.id not in shown
+    ]
+    exact: Mapping[str, Mapping[str, object]] = await _exact(ctx) if wanted else {}
+    return {call.id: await _answer(ctx, call, exact) for call in wanted}
+
+
+async def _exact(ctx: LifeContext) -> Mapping[str, Mapping[str, object]]:
+    """What the model was shown in the last request of the main conversation. The harness sends it before it
+    writes it down."""
+    state = ctx.journal.state
+    main = [call for call in state.model_calls.values() if call.agent is None]
+    if not main:
+        return {}
+    return responses.results_in(await body_of(ctx.journal.reader, state, main[-1].id, "messages"))
+
+
+async def _answer(ctx: LifeContext, call: ToolCall, exact: Mapping[str, Mapping[str, object]]) -> Answer:
+    reader = ctx.journal.reader
+    result, kept = await _outcome(reader, call)
+    text = await reader.text(result) if result is not None else told(call)
+    detail = (value(await reader.content(kept)) if kept is not None else None) or text
+    seen = exact.get(call.id)
+    if seen is not None:
+        return Answer(seen.get("content"), bool(seen.get("is_error")), detail)
+    content = content_for(text, custom=is_custom(call.name))
+    return Answer(content, call.outcome != "completed", detail)
+
+
+async def _body(reader: Reader, call: ModelCall) -> bytes:
+    """From the log: the state keeps no contents of settled turns."""
+    event = await reader.event(call.completed_seq)
+    return await reader.content(event.body) if isinstance(event, ev.ModelCompleted) else b""
+
+
+async def _outcome(reader: Reader, call: ToolCall) -> tuple[Payload | None, Payload | None]:
+    """Result and detail, from the log for the same reason."""
+    match await reader.event(call.outcome_seq):
+        case ev.ToolCompleted() | ev.ToolFailed() as event:
+            return event.result, event.detail
+        case ev.ToolCancelled() | ev.ToolNotStarted() | ev.ToolUnknown() | ev.ToolRefused() as event:
+            return event.result, None
+        case _:
+            return None, None

@@ -1,0 +1,62 @@
+"""The harness tells what it says twice: on its output, and in its transcript. If the transcript falls silent, the
+output is the truth, and the log gets its lines from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness_durable import clock
+
+from .shapes import Json, encode, objects, word
+from .transcript import Line
+
+
+class Gap:
+    """Messages of the main conversation that were seen on the output and not yet in the mirror."""
+
+    def __init__(self, native: str) -> None:
+        self._native = native
+        self._unwritten: dict[str, Json] = {}
+        self._written: set[str] = set()
+        self._last = ""
+
+    def streamed(self, frame: Json) -> None:
+        """An ``assistant`` or ``user`` frame."""
+        uuid = word(frame.get("uuid"))
+        if uuid and not frame.get("parent_tool_use_id") and not frame.get("isReplay"):
+            if uuid not in self._written:
+                self._unwritten[uuid] = frame
+
+    def mirrored(self, entries: Sequence[Json]) -> None:
+        """Lines of a ``transcript_mirror`` frame."""
+        for entry in entries:
+            uuid = word(entry.get("uuid"))
+            self._unwritten.pop(uuid, None)
+            if uuid and not entry.get("isSidechain"):
+                self._written.add(uuid)
+                self._last = uuid
+
+    def lines(self) -> list[bytes]:
+        """What the transcript lacks, as the harness would have written it. Empty if all is well."""
+        found: list[bytes] = []
+        parent = self._last
+        for uuid, frame in self._unwritten.items():
+            found.append(encode(self._line(uuid, frame, parent)))
+            parent = uuid
+        self._unwritten.clear()
+        return found
+
+    def _line(self, uuid: str, frame: Json, parent: str) -> Json:
+        return {
+            "parentUuid": parent or None,
+            "isSidechain": False,
+            "type": frame.get("type"),
+            "message": frame.get("message"),
+            "uuid": uuid,
+            "timestamp": frame.get("timestamp") or clock.iso(),
+            "userType": "external",
+            "sessionId": self._native,
+        }
+
+
+__all__ = ("Gap", "Line", "objects")

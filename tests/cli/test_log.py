@@ -1,0 +1,207 @@
+"""Commands that look at a log or write into it, without a harness: on each World."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import apsw
+import pytest
+
+from harness_durable import events as ev
+from harness_durable.errors import DamagedLog
+from harness_durable.journal import Reader
+from harness_durable.payload import pack_text
+from harness_durable.world import World
+from tests.cli.kit import SCRIPT, Cli, sentence
+
+
+def test_send_is_accepted_once(either: Cli) -> None:
+    either.log("s")
+    first = either.json("send", "s", "more", "--message-id", "m-2")
+    again = either.json("send", "s", "other words", "--message-id", "m-2")
+    assert first == [{"session": "s", "message": "m-2", "accepted": True}]
+    assert again == [{"session": "s", "message": "m-2", "accepted": False}]
+
+
+def test_send_says_that_nobody_is_there_to_take_it(either: Cli) -> None:
+    either.log("s")
+    assert "recover s" in sentence(either("send", "s", "more"))
+
+
+def test_text_comes_from_standard_input(either: Cli) -> None:
+    either.log("s")
+    assert either("send", "s", "-", stdin="größer".encode()).returncode == 0
+    assert "größer" in either("trace", "s").stdout.decode()
+
+
+def test_steer_without_a_running_turn_is_a_message(either: Cli) -> None:
+    either.log("s")
+    [steered] = either.json("steer", "s", "left")
+    assert steered["accepted"] is True
+    assert f"message {steered['message']}: left" in either("trace", "s").stdout.decode()
+
+
+def test_stop_of_an_idle_session_is_no_error(either: Cli) -> None:
+    either.log("s")
+    assert either.json("stop", "s") == [{"session": "s", "stopping": False}]
+
+
+def test_answer_needs_a_request_that_exists(either: Cli) -> None:
+    either.log("s")
+    done = either("answer", "s", "p-1", "--allow")
+    assert done.returncode == 2
+    assert "see `trace`" in sentence(done)
+
+
+def test_sessions_that_need_a_person_come_first(either: Cli) -> None:
+    gone = (ev.TurnStarted("m-1"), ev.TurnNeedsInput("m-1", "why"))
+    either.log("needy", gone, status="needs_input")
+    either.log("queued")
+    rows = either.json("sessions")
+    assert [(row["session"], row["state"]) for row in rows] == [
+        ("needy", "needs_input"),
+        ("queued", "queued"),
+    ]
+    assert set(rows[0]) == {
+        "session", "state", "events", "created", "updated", "due", "epoch", "owner", "owner_alive",
+    }  # fmt: skip
+    assert [row["session"] for row in either.json("sessions", "--state", "queued")] == ["queued"]
+    assert either("sessions").stdout.decode().splitlines()[0].split("\t")[:3] == ["needy", "needs_input", "4"]
+
+
+def test_trace_as_json_is_an_event_a_line(either: Cli) -> None:
+    either.log("s", (ev.TurnStarted("m-1"), ev.TurnCompleted("m-1", pack_text("done").payload)))
+    lines = either.json("trace", "s")
+    assert [line["seq"] for line in lines] == [1, 2, 3, 4]
+    assert all({"seq", "time", "epoch", "kind"} <= set(line) for line in lines)
+    assert [line["kind"] for line in either.json("trace", "s", "--since", "2")] == [
+        "turn.started",
+        "turn.completed",
+    ]
+
+
+def test_trace_is_markdown_in_a_pipe(either: Cli) -> None:
+    either.log("s")
+    assert all(line.startswith("- ") for line in either("trace", "s").stdout.decode().splitlines())
+
+
+def test_follow_shows_what_comes_later(either: Cli) -> None:
+    either.log("s")
+    process = either.start("trace", "s", "--follow", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        seen = [json.loads(process.stdout.readline())["kind"] for _ in range(2)]
+        either("send", "s", "more")
+        seen.append(json.loads(process.stdout.readline())["kind"])
+        process.terminate()
+        assert process.wait() == 130
+    assert seen == ["session.created", "message.accepted", "message.accepted"]
+
+
+def test_a_closed_pipe_is_no_error(either: Cli) -> None:
+    either.log("s", tuple(ev.StopRequested("m-1", "somebody " * 40) for _ in range(400)))
+    both = f"set -o pipefail; '{SCRIPT}' trace s --json | head -1"
+    done = subprocess.run(["bash", "-c", both], cwd=either.folder, env=either.env, capture_output=True)
+    assert done.returncode == 0
+    assert done.stderr == b""
+
+
+def test_recover_has_nothing_to_do_with_an_idle_session(either: Cli) -> None:
+    either.log("s", (ev.TurnStarted("m-1"), ev.TurnCompleted("m-1", pack_text("done").payload)))
+    done = either("recover", "s")
+    assert done.returncode == 0
+    assert "nothing to recover" in sentence(done)
+
+
+def test_recover_dry_run_says_what_would_be_done_and_writes_nothing(either: Cli) -> None:
+    either.log("s")
+    before = either.json("trace", "s")
+    [plan] = either.json("recover", "s", "--dry-run")
+    assert plan == {"session": "s", "rung": "start", "reason": "a message is waiting", "calls": []}
+    assert either.json("trace", "s") == before
+
+
+def test_a_session_travels_between_worlds_as_one_file(either: Cli) -> None:
+    either.log("s", message="x" * 100_000)
+    other = "file:other" if either.world.startswith("sqlite") else "sqlite:other.db"
+    assert either("export", "s", "-o", "s.hd").returncode == 0
+    done = either("import", "s.hd", "--world", other)
+    assert done.stdout == b"s\n"
+    assert either.json("trace", "s", "--world", other) == either.json("trace", "s")
+    refused = either("import", "s.hd", "--world", other)
+    assert refused.returncode == 2
+    assert "'s' exists" in sentence(refused)
+
+
+def test_an_export_that_was_cut_short_is_refused(either: Cli) -> None:
+    either.log("s")
+    whole = either("export", "s").stdout
+    for cut in (whole[:-10], whole[: whole.rindex(b"\n", 0, -1) + 1], b"", b"{}\n"):
+        done = either("import", "-", "--world", "sqlite:new.db", stdin=cut)
+        assert done.returncode == 2
+        assert sentence(done).startswith("error: ")
+    assert either.json("sessions", "--world", "sqlite:new.db") == []
+
+
+def damage(cli: Cli) -> None:
+    """Overwrite a byte of the third record."""
+    if cli.world.startswith("sqlite"):
+        with apsw.Connection(str(cli.folder / "world.db")) as store:
+            store.execute("UPDATE event SET body = x'78' WHERE seq = 3")
+        store.close()
+        return
+    for path in (cli.folder / "world").rglob("*.log"):
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"somebody", b"sOmebody"))
+
+
+def test_damage_in_the_middle_is_told_and_hides_no_neighbour(either: Cli) -> None:
+    either.log(
+        "s", (ev.StopRequested("m-1", "somebody"), ev.StopRequested("m-1", "another"), ev.TurnStarted("m-1"))
+    )
+    damage(either)
+    done = either("trace", "s", "--json")
+    assert done.returncode == 1
+    assert [json.loads(line)["seq"] for line in done.stdout.splitlines()] == [1, 2, 4, 5]
+    assert "Nothing was overwritten" in sentence(done)
+    for words in (["trace", "s"], ["export", "s"], ["send", "s", "more"], ["recover", "s", "--dry-run"]):
+        told = either(*words)
+        assert told.returncode == 1, words
+        assert "damaged" in sentence(told)
+
+
+def test_a_reader_does_not_take_damage_for_the_end(either: Cli) -> None:
+    either.log("s", (ev.StopRequested("m-1", "somebody"), ev.TurnStarted("m-1")))
+    damage(either)
+
+    async def load(store: World) -> None:
+        await Reader(store, "s").load()
+
+    with pytest.raises(DamagedLog):
+        either.within(load)
+
+
+def newer(cli: Cli) -> Path:
+    """Make the World one of a later version; the file that says so."""
+    if cli.world.startswith("sqlite"):
+        with apsw.Connection(str(cli.folder / "world.db")) as store:
+            store.execute("PRAGMA user_version = 99")
+        store.close()
+        return cli.folder / "world.db"
+    path = cli.folder / "world" / "VERSION"
+    path.write_text("99\n")
+    return path
+
+
+def test_a_log_of_a_newer_version_is_left_alone(either: Cli) -> None:
+    either.log("s")
+    path = newer(either)
+    before = path.read_bytes()
+    for words in (["sessions"], ["trace", "s"], ["send", "s", "x"], ["recover", "s"]):
+        done = either(*words)
+        assert done.returncode == 1
+        assert "upgrade harness-durable (nothing was changed)" in sentence(done)
+    assert path.read_bytes() == before
