@@ -26,9 +26,10 @@ demo: setup ## a real agent is killed in the middle of a deployment, and comes b
 	$(BIN)/harness-durable demo --adapter $(ADAPTER) --crash-at $(POINT) --death $(DEATH)
 
 test: setup ## everything, with real harness binaries
+	scripts/system-packages
 	$(BIN)/harness-durable install claude-code
 	$(BIN)/harness-durable install claude-code --version 2.1.197
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
 
 test-quick: setup ## what needs no harness binary
 	$(BIN)/python -m pytest tests/unit tests/worlds tests/conformance -m 'not slow' -x -q

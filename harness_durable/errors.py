@@ -17,6 +17,7 @@
     │   └── LogTooNew                written by a newer version of harness-durable
     ├── SandboxError
     │   ├── SandboxUnavailable       the machinery failed; never shown to a model as a tool's output
+    │   │   └── WorkspaceMissing     the session's workspace is not there; a person must put it back
     │   ├── KeeperGone               the keeper (or its container) is no longer there
     │   └── StaleEpoch               the keeper serves a newer worker
     ├── HarnessError
@@ -167,6 +168,10 @@ class SandboxError(HarnessDurableError):
 
 class SandboxUnavailable(SandboxError):
     """The sandbox's machinery failed. It is never reported to a model as a tool's output."""
+
+
+class WorkspaceMissing(SandboxUnavailable):
+    """The session's workspace is not there, or is no folder: nothing that time alone would heal."""
 
 
 class KeeperGone(SandboxError):

@@ -27,6 +27,7 @@ from harness_durable.errors import (
     StaleEpoch,
     StorageError,
     UnsupportedVersion,
+    WorkspaceMissing,
 )
 from harness_durable.events import AgentSpec, Rung
 from harness_durable.gateway import Gateway, wire
@@ -82,6 +83,10 @@ class Lives:
         context = self._context(plan, rung, life, tools, harness, uuid.uuid4().hex)
         try:
             link = await self._launch(context, ref)
+        except WorkspaceMissing as missing:
+            await self._lost(context, str(missing), None, planned=True)
+            await self.journal.turn_needs_input(str(missing))
+            return
         except SandboxUnavailable as trouble:
             await self._lost(context, str(trouble), None, planned=True)
             raise

@@ -18,7 +18,7 @@ from typing import Literal
 import anyio
 from anyio.to_thread import run_sync
 
-from harness_durable.errors import BadInput, HarnessMissing, SandboxUnavailable
+from harness_durable.errors import BadInput, HarnessMissing, SandboxUnavailable, WorkspaceMissing
 from harness_durable.sandbox import LifeSpec
 
 from . import processes
@@ -125,7 +125,9 @@ def _failure(run: Path, program: str, cwd: str) -> Exception:
             "(the harness has a PATH of its own, not this process's)"
         )
     if failed["step"] == "cwd":
-        return SandboxUnavailable(f"the workspace {cwd} cannot be used ({reason}); put it back and try again")
+        return WorkspaceMissing(
+            f"the working directory {cwd} cannot be used ({reason}); put it back, then go on"
+        )
     return SandboxUnavailable(f"the keeper could not start {program!r}: {failed['error']}")
 
 

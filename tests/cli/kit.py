@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -51,11 +51,13 @@ class Cli:
         self.env = kept | ({"HARNESS_DURABLE_HARNESS_DIR": home} if home else {})
         self.env |= {"HARNESS_DURABLE_WORLD": world, "HARNESS_DURABLE_RUN_DIR": str(self.run_dir)}
 
-    def __call__(self, *words: str, stdin: bytes = b"", **env: str) -> Done:
+    def __call__(
+        self, *words: str, stdin: bytes = b"", env: Mapping[str, str] = MappingProxyType({})
+    ) -> Done:
         return subprocess.run(
             [SCRIPT, *words],
             cwd=self.folder,
-            env=self.env | env,
+            env={**self.env, **(env or {})},
             input=stdin,
             capture_output=True,
             timeout=120,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
-import apsw
 import pytest
 
 from harness_durable import events as ev
@@ -149,9 +150,8 @@ def test_an_export_that_was_cut_short_is_refused(either: Cli) -> None:
 def damage(cli: Cli) -> None:
     """Overwrite a byte of the third record."""
     if cli.world.startswith("sqlite"):
-        with apsw.Connection(str(cli.folder / "world.db")) as store:
+        with closing(sqlite3.connect(cli.folder / "world.db")) as store, store:
             store.execute("UPDATE event SET body = x'78' WHERE seq = 3")
-        store.close()
         return
     for path in (cli.folder / "world").rglob("*.log"):
         content = path.read_bytes()
@@ -187,9 +187,8 @@ def test_a_reader_does_not_take_damage_for_the_end(either: Cli) -> None:
 def newer(cli: Cli) -> Path:
     """Make the World one of a later version; the file that says so."""
     if cli.world.startswith("sqlite"):
-        with apsw.Connection(str(cli.folder / "world.db")) as store:
+        with closing(sqlite3.connect(cli.folder / "world.db")) as store, store:
             store.execute("PRAGMA user_version = 99")
-        store.close()
         return cli.folder / "world.db"
     path = cli.folder / "world" / "VERSION"
     path.write_text("99\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from typing import IO, cast
@@ -54,16 +53,14 @@ def test_a_prompt_of_ten_megabytes_arrives_whole(cli: Cli) -> None:
 
 
 REFUSALS = [
-    (401, {}, "does not know the key; set another key with ANTHROPIC_API_KEY"),
-    (400, {}, "cannot use this request"),
+    (401, "does not know the key; set another key with ANTHROPIC_API_KEY"),
+    (400, "cannot use this request"),
 ]
 
 
-@pytest.mark.parametrize(("status", "headers", "said"), REFUSALS)
-def test_an_answer_that_stays_the_same_ends_the_turn_at_once(
-    status: int, headers: dict[str, str], said: str, cli: Cli
-) -> None:
-    fault = {"type": "http_error", "status": status, "headers": headers}
+@pytest.mark.parametrize(("status", "said"), REFUSALS)
+def test_an_answer_that_stays_the_same_ends_the_turn_at_once(status: int, said: str, cli: Cli) -> None:
+    fault = {"type": "http_error", "status": status}
     with cli.provider({"faults": [fault]}):
         done = cli("run", "go", "-s", "s")
     assert done.returncode == 1
@@ -113,7 +110,7 @@ def test_to_be_interrupted_leaves_nothing_behind_and_costs_no_attempt(how: signa
         assert process.returncode == 130
         assert "`harness-durable recover` continues" in said
         assert not leftovers(cli)
-        assert os.listdir(cli.run_dir) == []
+        assert list(cli.run_dir.iterdir()) == []
         ended = {line["kind"]: line for line in cli.json("trace", "s")}
         assert ended["turn.interrupted"]["planned"] is True
         [plan] = cli.json("recover", "s", "--dry-run")
@@ -162,7 +159,7 @@ def test_a_workspace_that_has_gone_needs_a_person(cli: Cli) -> None:
         (cli.folder / "ws").rmdir()
         done = cli("run", "more", "-s", "s", "--message-id", "m-2")
         assert done.returncode == 3
-        assert "ws cannot be used" in sentence(done)
+        assert "ws cannot be used (No such file or directory); put it back" in sentence(done)
         assert "`harness-durable recover s` goes on" in sentence(done)
         (cli.folder / "ws").mkdir()
         assert cli("recover", "s").returncode == 0

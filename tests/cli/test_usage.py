@@ -123,7 +123,7 @@ PROVIDERS = [
 def test_a_provider_that_cannot_be_asked_is_refused_before_anything_starts(
     env: dict[str, str], said: str, cli: Cli
 ) -> None:
-    done = cli("run", "hi", **env)
+    done = cli("run", "hi", env=env)
     assert said in sentence(done)
     assert done.returncode == 2
 
@@ -146,7 +146,7 @@ def test_a_bad_file_of_settings_is_named(content: bytes, said: str, cli: Cli) ->
 
 
 def test_a_bad_number_warns_once_and_is_clamped(cli: Cli) -> None:
-    done = cli("doctor", "--quick", "--json", HARNESS_DURABLE_CONCURRENCY="1000")
+    done = cli("doctor", "--quick", "--json", env={"HARNESS_DURABLE_CONCURRENCY": "1000"})
     assert done.stderr.decode().startswith("warning: concurrency = '1000'")
     assert len(done.stderr.splitlines()) == 1
     assert b'"setting": "concurrency", "value": "256"' in done.stdout
@@ -167,7 +167,7 @@ def test_a_binary_that_will_not_do_is_refused(name: str, said: str, cli: Cli) ->
         path = cli.folder / file
         path.write_text(f"#!/bin/sh\necho '{version}'\n")
         path.chmod(0o644 if file == "plain" else 0o755)
-    done = cli("run", "hi", HARNESS_DURABLE_CLAUDE_CODE_BINARY=str(cli.folder / name))
+    done = cli("run", "hi", env={"HARNESS_DURABLE_CLAUDE_CODE_BINARY": str(cli.folder / name)})
     assert said in sentence(done)
     assert done.returncode == 2
     assert cli.json("sessions") == []
@@ -194,7 +194,7 @@ def test_doctor_shows_every_setting_and_hides_the_secrets(cli: Cli) -> None:
         "HARNESS_DURABLE_UPSTREAM_KEY": "sk-topsecret",
         "HARNESS_DURABLE_UPSTREAM_HEADERS": "x-key=topsecret",
     }
-    done = cli("doctor", "--quick", "--json", **secrets)
+    done = cli("doctor", "--quick", "--json", env=secrets)
     assert done.returncode == 0
     for name in Settings.model_fields:
         assert f'"setting": "{name}"'.encode() in done.stdout
@@ -209,6 +209,6 @@ def test_doctor_fails_when_something_is_broken(cli: Cli) -> None:
 
 def test_an_encoding_that_lacks_our_signs_is_no_obstacle(cli: Cli) -> None:
     cli.log("s", message="über")
-    done = cli("trace", "s", PYTHONIOENCODING="latin-1")
+    done = cli("trace", "s", env={"PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0
     assert b"\\u276f message m-1: \xfcber" in done.stdout

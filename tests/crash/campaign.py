@@ -29,7 +29,8 @@ def one_turn(root: Path, world: str, adapter: str, rng: random.Random, left: int
     """Kill until the turn is over; the report, the kills, and what the workers said last."""
     policy = Steps(steps=6, pair_every=2, custom_every=3, nap=0.2)
     kills = 0
-    with Scene(root, world, policy=policy, adapter=adapter) as scene:
+    mood = rng.choice(("calm", "messy"))
+    with Scene(root, world, policy=policy, adapter=adapter, mood=mood) as scene:
         while True:
             worker = scene.worker()
             if kills >= min(left, MOST_KILLS_A_TURN):

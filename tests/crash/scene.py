@@ -22,12 +22,19 @@ TOOL = Path(__file__).with_name("effect_tool.py")
 
 
 class Scene:
-    """``policy`` must be a ``Steps``; its tokens are what the effects' ledger is checked against."""
+    """``policy`` must be a ``Steps``; its tokens are what the effects' ledger is checked against. ``mood`` is
+    the scripted provider's: ``messy`` for odd but legal streams."""
 
     def __init__(
-        self, root: Path, world: str, *, policy: Steps | None = None, adapter: str = "claude-code"
+        self,
+        root: Path,
+        world: str,
+        *,
+        policy: Steps | None = None,
+        adapter: str = "claude-code",
+        mood: str = "calm",
     ) -> None:
-        self.root, self.adapter = root, adapter
+        self.root, self.adapter, self.mood = root, adapter, mood
         self.policy = policy or Steps(steps=3, pair_every=2, custom_every=3, nap=0.1)
         self.world = {"sqlite": f"sqlite:{root / 'world.db'}", "file": f"file:{root / 'world'}"}.get(
             world, world
@@ -45,7 +52,7 @@ class Scene:
     def __enter__(self) -> Scene:
         options = {name: getattr(self.policy, name) for name in self.policy.__struct_fields__}
         command = [sys.executable, "-m", "harness_durable.testing.provider", "--policy", "steps"]
-        command += ["--options", json.dumps(options), "--ledger", str(self.ledger)]
+        command += ["--options", json.dumps(options), "--ledger", str(self.ledger), "--mood", self.mood]
         self._provider = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.url = cast(IO[str], self._provider.stdout).readline().strip()
         assert self.url.startswith("http"), "the scripted provider did not start"

@@ -160,6 +160,62 @@ async def test_c052_a_subagent_goes_on_where_it_was_and_nothing_inside_runs_twic
         assert rig.paid() - paid == 2
 
 
+async def test_siblings_of_a_subagent_that_is_replayed_keep_their_exact_results(
+    tmp_path: Path, version: str
+) -> None:
+    def policy(request: Request) -> Reply:
+        if "SUBTASK" in first_user_text(request) or not tool_calls(request):
+            reply = delegating(request)
+            before = (bash("echo one >> m; echo ONE", "toolu_before"),)
+            after = (bash("echo three >> m", "toolu_after"),)
+            subtask = "SUBTASK" in first_user_text(request)
+            return reply if subtask else Reply((*before, *reply.blocks, *after))
+        return say("end")
+
+    async with Rig.open(tmp_path, version, policy) as rig:
+        await begun(rig)
+        process = rig.worker()
+        await rig.until(lambda state: _running(state, "toolu_inner3"))
+        process.kill()
+        await anyio.to_thread.run_sync(process.wait)
+        await rig.kill_life()
+        paid = rig.paid()
+        state = await rig.finished()
+        assert state.turns["m-1"].status == "completed"
+        assert sorted((rig.workspace / "m").read_text().split()) == ["one", "three"]
+        assert rig.seen("toolu_before") == "ONE"
+        assert state.tool_calls["toolu_after"].outcome == "completed"
+        assert rig.paid() - paid == 2
+
+
+async def test_files_that_a_subagent_wrote_are_not_written_twice(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "work space" / "file"
+
+    def policy(request: Request) -> Reply:
+        if "SUBTASK" not in first_user_text(request):
+            return delegating(request)
+        known = results(request)
+        if "toolu_write" not in known:
+            content: dict[str, object] = {"file_path": str(path), "content": "first\n"}
+            return Reply((ToolUse("Write", content, id="toolu_write"),))
+        if not any("sleep" in str(call.input) for call in tool_calls(request)):
+            return Reply((bash("echo more >> file; sleep 3", ""),))
+        return say("sub result")
+
+    async with Rig.open(tmp_path, version, policy) as rig:
+        await begun(rig)
+        process = rig.worker()
+        await rig.until(lambda _: path.exists() and "more" in path.read_text())
+        process.kill()
+        await anyio.to_thread.run_sync(process.wait)
+        await rig.kill_life()
+        state = await rig.finished()
+        assert state.turns["m-1"].status == "completed"
+        assert state.tool_calls["toolu_write"].outcome == "completed"
+        assert path.read_text().startswith("first\nmore\n")
+        assert not any(call.open for call in state.tool_calls.values())
+
+
 def _running(state: Session, call: str) -> bool:
     known = state.tool_calls.get(call)
     return known is not None and known.released_in is not None

@@ -97,6 +97,4 @@ class Delivery:
             return
         self._sent.add(uuid)
         text = await self._ctx.journal.reader.text(message.text)
-        # A leading slash would make it a command to the harness, which the model never sees.
-        text = f" {text}" if text.startswith("/") else text
         await self._write(frames.message(text, uuid, self._ctx.journal.state.native_id))

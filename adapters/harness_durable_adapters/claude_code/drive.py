@@ -19,11 +19,13 @@ from harness_durable.sandbox import Link
 
 from . import frames
 from .delivery import Delivery
+from .gap import Gap
 from .launch import INITIALIZE, initialize
 from .mirror import mirror
+from .naming import main_file
 from .outcome import hopeless, turn_end
 from .serving import Serving
-from .shapes import Json, decode, mapping, word
+from .shapes import Json, decode, mapping, objects, word
 from .stopping import close_calls, wants_stop
 
 log = logging.getLogger("harness_durable.claude_code")
@@ -56,6 +58,7 @@ class Conversation:
         self._end: TurnEnd | None = None
         self._settled: TurnEnd | None = None
         self._trouble: BaseException | None = None
+        self._gap = Gap(ctx.journal.state.native_id)
         self._unreadable = 0
 
     async def run(self) -> TurnEnd:
@@ -128,10 +131,13 @@ class Conversation:
         self._heard = clock.monotonic()
         match frame.get("type"):
             case "transcript_mirror":
+                self._gap.mirrored(objects(frame.get("entries")))
                 await self._delivery.arrived(await mirror(self.ctx, frame, end))
             case "user":
+                self._gap.streamed(frame)
                 await self._delivery.arrived([word(frame.get("uuid"))] if frame.get("isReplay") else [])
             case "assistant":
+                self._gap.streamed(frame)
                 self._delivery.moving()
             case "control_request":
                 if word(frame.get("request_id")) in self._said.answered:
@@ -162,7 +168,16 @@ class Conversation:
         elif turn.stop_by is None and self._delivery.outstanding():
             self._settled = end  # it goes on by itself, with a message that it has not taken up yet
             return
+        await self._close_gap()
         self._end = end
+
+    async def _close_gap(self) -> None:
+        """The mirror comes before the result. What it lacks by now, the harness did not write."""
+        lines = self._gap.lines()
+        if lines:
+            log.warning("life %s: %d messages were not in the transcript", self.ctx.life, len(lines))
+            file = main_file(self.ctx.journal.state.native_id)
+            await self.ctx.journal.transcript_appended(self.ctx.life, {file: lines}, offset=0)
 
     def _answered(self, response: Json) -> None:
         if response.get("request_id") != INITIALIZE:

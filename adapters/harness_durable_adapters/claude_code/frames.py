@@ -96,12 +96,17 @@ def refusal(number: str, error: str) -> bytes:
     )
 
 
+def as_sent(text: str) -> str:
+    """A leading slash would make a message a command to the harness, which the model never sees."""
+    return f" {text}" if text.startswith("/") else text
+
+
 def message(text: str, number: str, session: str) -> bytes:
     """A user's message. ``number`` becomes the uuid of its line in the transcript."""
     return _line(
         {
             "type": "user",
-            "message": {"role": "user", "content": text},
+            "message": {"role": "user", "content": as_sent(text)},
             "uuid": number,
             "session_id": session,
             "parent_tool_use_id": None,

@@ -1,14 +1,14 @@
-"""The harness tells what it says twice: on its output, and in its transcript. If the transcript falls silent, the
-output is the truth, and the log gets its lines from there."""
+"""The harness tells what it says twice: on its output, and in its transcript. If the transcript falls silent,
+the output is the truth, and the log gets its lines from there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from harness_durable import clock
 
-from .shapes import Json, encode, objects, word
-from .transcript import Line
+from .shapes import Json, encode, word
 
 
 class Gap:
@@ -23,9 +23,9 @@ class Gap:
     def streamed(self, frame: Json) -> None:
         """An ``assistant`` or ``user`` frame."""
         uuid = word(frame.get("uuid"))
-        if uuid and not frame.get("parent_tool_use_id") and not frame.get("isReplay"):
-            if uuid not in self._written:
-                self._unwritten[uuid] = frame
+        ours = not frame.get("parent_tool_use_id") and not frame.get("isReplay")
+        if uuid and ours and uuid not in self._written:
+            self._unwritten[uuid] = frame
 
     def mirrored(self, entries: Sequence[Json]) -> None:
         """Lines of a ``transcript_mirror`` frame."""
@@ -53,10 +53,11 @@ class Gap:
             "type": frame.get("type"),
             "message": frame.get("message"),
             "uuid": uuid,
-            "timestamp": frame.get("timestamp") or clock.iso(),
+            "timestamp": frame.get("timestamp") or _now(),
             "userType": "external",
             "sessionId": self._native,
         }
 
 
-__all__ = ("Gap", "Line", "objects")
+def _now() -> str:
+    return datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
