@@ -64,7 +64,8 @@ class LifeContext:
 
     ``ready`` is set by the adapter once the harness's barrier is in place; the gateway forwards nothing
     before. ``token`` is what the harness must present to the gateway as its API key. ``home`` is where the
-    sandbox puts the files of ``Launch``, as the harness sees it."""
+    sandbox puts the files of ``Launch``, as the harness sees it. ``login``: the harness uses a login of its own
+    as its key; then ``token`` is the first part of the gateway's path."""
 
     session: str
     life: str
@@ -77,6 +78,7 @@ class LifeContext:
     token: str
     home: str
     ready: anyio.Event
+    login: bool = False
 
 
 class Adapter(Protocol):

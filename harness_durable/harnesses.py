@@ -188,8 +188,8 @@ def _take(source: Source, archive: Path, target: Path) -> None:
             with zipfile.ZipFile(archive) as whole, whole.open(source.member) as packed:
                 _copy(packed.read, target)
         else:
-            with tarfile.open(archive) as whole:
-                member = whole.extractfile(source.member)
+            with tarfile.open(archive) as ball:
+                member = ball.extractfile(source.member)
                 if member is None:
                     raise KeyError(source.member)
                 with member:

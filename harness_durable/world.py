@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from harness_durable import clock, codec, events
-from harness_durable.errors import BadInput
+from harness_durable.errors import BadInput, DamagedLog
 
 LEASE_SECONDS = 15.0
 """How long a worker that nobody hears of keeps its sessions. Renewed every third of it; a worker that could
@@ -94,12 +94,25 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The right to drive: ``epoch`` is ours, the claim record stands at ``head``."""
+    """The right to drive: ``epoch`` is ours, the claim record stands at ``head``.
+
+    ``previous`` is the worker that claimed before and had not released. ``displaced``: it may still be alive,
+    because its lease ended or the session was taken over by name, and its process is not known to be dead
+    (this worker, if it claimed its own session again). What it started may still be acting.
+    """
 
     session: str
     epoch: int
     head: int
     previous: Owner | None
+    displaced: bool = False
+
+
+class Salvage(NamedTuple):
+    """What can still be read of a damaged log, and what cannot, in order."""
+
+    records: list[StoredRecord]
+    damages: list[DamagedLog]
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -134,19 +147,30 @@ class World(Protocol):
         blobs: Mapping[str, bytes] = ...,
         row: RowUpdate | None = None,
     ) -> int:
-        """Write all of it or nothing, durable on return; the new head. Called by the journal only.
+        """Write all of it or nothing, durable on return; ``expected_head + len(records)``. Called by the
+        journal only.
 
         ``blobs`` (sha256 hex -> bytes; an existing name is kept) are durable no later than the records.
-        Raises ``Conflict`` with the records in between if the head has moved, except that records found
-        right after ``expected_head`` under the same ids are ours: then the append has happened.
-        Raises ``WriterFenced`` if ``epoch`` > 0 and the session has been claimed with a newer epoch.
-        ``StorageUnavailable.unclear`` means: call again with the same records.
+
+        Records found right after ``expected_head`` under the same ids are ours: the append has happened, and
+        its own end is returned, also if others have appended since, and also if the writer has been fenced
+        since. (A call that a claim overtakes while it runs raises ``WriterFenced`` all the same.) Otherwise raises ``WriterFenced`` if ``epoch`` > 0 is not the session's newest: it has been
+        claimed anew, or deleted and made anew. (A release alone fences nobody: until the next claim, what the
+        last driver still has to say is taken.) Otherwise raises ``Conflict`` with the records in between if
+        the head has moved. ``StorageUnavailable.unclear`` means: call again with the same records.
         """
         ...
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[StoredRecord]:
         """Records with seq > ``after``, in order: a prefix of what follows, never with a hole.
-        Raises ``DamagedLog`` where a record fails its checksum, after the good ones were given."""
+
+        A record that fails its checksum ends it: the call gives the good ones before it, and raises
+        ``DamagedLog`` if there are none. What follows the damage is read with ``after`` at its last seq."""
+        ...
+
+    async def salvage(self, session: str) -> Salvage:
+        """All that can be read, before and after damage, and what is damaged. Called by people who repair or
+        export a log; the numbers of the records tell where the holes are."""
         ...
 
     async def wait(self, session: str, after: int, timeout: float) -> int:
@@ -178,12 +202,15 @@ class World(Protocol):
         ...
 
     async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
-        """Claim one session by name, due or not. Raises ``SessionBusy`` if a live worker holds it,
-        unless ``take_over``."""
+        """Claim one session by name, due or not. Raises ``SessionBusy`` if another live worker holds it,
+        unless ``take_over``. The holder itself gets a new epoch; its old one is fenced."""
         ...
 
-    async def release(self, session: str, epoch: int) -> None:
-        """Give the session back. No error if the epoch is no longer the session's."""
+    async def release(self, session: str, epoch: int, due: int | None = None) -> None:
+        """Give the session back. Nothing happens, and no error, if the epoch is no longer the session's.
+
+        With ``due`` (ms, wall clock), a session that is not parked is due only then: for one that cannot be
+        driven now. Whoever sends a message meanwhile makes it due as ever."""
         ...
 
     async def wait_due(self, timeout: float) -> None:

@@ -10,14 +10,13 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import anyio
 import click
 
-from harness_durable.settings import Settings, resolve
-from harness_durable.world import World
-from harness_durable.worlds import open_world
+if TYPE_CHECKING:  # --help must not pay for them
+    from harness_durable.settings import Settings
+    from harness_durable.world import World
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,6 +68,8 @@ def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
         async def call() -> T:
             return await body(*args, **kwargs)
 
+        import anyio
+
         logging.basicConfig(level=logging.WARNING, handlers=[Log("warning: ")])
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:
@@ -90,6 +91,9 @@ def _like_ctrl_c(number: int, frame: object) -> None:
 @asynccontextmanager
 async def opened(world: str | None, app: str | None) -> AsyncGenerator[tuple[World, Settings]]:
     """The World that flags and environment name."""
+    from harness_durable.settings import resolve
+    from harness_durable.worlds import open_world
+
     settings = resolve({"world": world, "app": app}).settings
     found = await open_world(settings.world, settings.app)
     try:

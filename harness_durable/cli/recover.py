@@ -82,8 +82,8 @@ async def _print_plan(store: World, session: str, equipment: Equipment, as_json:
         print_json({"session": session, "rung": plan.rung, "reason": plan.reason, "calls": calls})
         return
     click.echo(f"{session}: {plan.rung} ({visible(plan.reason)})")
-    calls = [state.tool_calls[call.call] for call in plan.calls]
-    rows = [(named(c), given(c), p.action, p.why) for c, p in zip(calls, plan.calls, strict=True)]
+    pairs = [(state.tool_calls[call.call], call) for call in plan.calls]
+    rows = [(named(tool), given(tool), call.action, call.why) for tool, call in pairs]
     if rows:
         print_rows(("tool", "input", "what happens", "why"), rows)
 

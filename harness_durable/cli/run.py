@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness_durable.cli.common import asynchronous, json_option, print_json, say, visible, world_options
 from harness_durable.cli.send import read_text
 from harness_durable.errors import NotFound
-from harness_durable.runtime.api import Durable
-from harness_durable.runtime.sessions import TurnResult
+
+if TYPE_CHECKING:
+    from harness_durable.runtime.api import Durable
+    from harness_durable.runtime.sessions import TurnResult
 
 EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
 
@@ -44,6 +46,7 @@ async def run(
     Killed in between, run it again with the same --session and --message-id, or use `recover`.
     """
     from harness_durable.cli.tools import load_tools
+    from harness_durable.runtime.api import Durable
 
     message, tools = read_text(text), load_tools(module)
     agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}

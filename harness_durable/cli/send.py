@@ -5,14 +5,17 @@ from __future__ import annotations
 import getpass
 import sys
 import uuid
+from typing import TYPE_CHECKING
 
 import click
 
 from harness_durable.cli.common import asynchronous, json_option, opened, print_json, say, world_options
 from harness_durable.errors import BadInput
-from harness_durable.journal import Inbox
-from harness_durable.journal.inbox import WhenBusy
-from harness_durable.world import World
+
+if TYPE_CHECKING:
+    from harness_durable.journal import Inbox
+    from harness_durable.journal.inbox import WhenBusy
+    from harness_durable.world import World
 
 
 def read_text(text: str) -> str:
@@ -44,7 +47,7 @@ async def send(
     """Send TEXT (- for standard input) to SESSION. When this returns, the message is durable."""
     message = message_id or f"m-{uuid.uuid4().hex[:10]}"
     async with opened(world, app) as (store, _):
-        inbox = await Inbox.open(store, session)
+        inbox = await _inbox(store, session)
         fresh = await inbox.accept(message, read_text(text), when_busy)
         nobody = await _undriven(store, session)
     _report(as_json, session=session, message=message, accepted=fresh)
@@ -61,7 +64,7 @@ async def steer(session: str, text: str, world: str | None, app: str | None, as_
     """Say TEXT to the running turn of SESSION; if none is running, it becomes a message."""
     message = f"m-{uuid.uuid4().hex[:10]}"
     async with opened(world, app) as (store, _):
-        inbox = await Inbox.open(store, session)
+        inbox = await _inbox(store, session)
         fresh = await inbox.accept(message, read_text(text), "steer")
         nobody = await _undriven(store, session)
     _report(as_json, session=session, message=message, accepted=fresh)
@@ -76,7 +79,7 @@ async def steer(session: str, text: str, world: str | None, app: str | None, as_
 async def stop(session: str, world: str | None, app: str | None, as_json: bool) -> None:
     """Ask for the running turn of SESSION to be stopped."""
     async with opened(world, app) as (store, _):
-        asked = await (await Inbox.open(store, session)).request_stop(getpass.getuser())
+        asked = await (await _inbox(store, session)).request_stop(getpass.getuser())
     if not asked and not as_json:
         say(f"session {session!r} has no running turn")
     _report(as_json, session=session, stopping=asked)
@@ -103,9 +106,15 @@ async def answer(
     if allow is None:
         raise BadInput("say --allow or --deny")
     async with opened(world, app) as (store, _):
-        inbox = await Inbox.open(store, session)
+        inbox = await _inbox(store, session)
         await inbox.answer(request, allow=allow, by=getpass.getuser(), reason=reason)
     _report(as_json, session=session, request=request, allow=allow)
+
+
+async def _inbox(store: World, session: str) -> Inbox:
+    from harness_durable.journal import Inbox
+
+    return await Inbox.open(store, session)
 
 
 async def _undriven(store: World, session: str) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import get_args
+from typing import TYPE_CHECKING
 
 import click
 
-from harness_durable import clock
 from harness_durable.cli.common import (
     asynchronous,
     json_option,
@@ -17,15 +16,17 @@ from harness_durable.cli.common import (
     say,
     world_options,
 )
-from harness_durable.state import SessionStatus
-from harness_durable.world import SessionRow
+
+if TYPE_CHECKING:
+    from harness_durable.world import SessionRow
+
+STATES = ("needs_input", "running", "queued", "idle", "closed")
+"""``SessionStatus``, which takes longer to import than to write down."""
 
 
 @click.command()
 @world_options
-@click.option(
-    "--state", "status", type=click.Choice(get_args(SessionStatus)), help="only those in this state"
-)
+@click.option("--state", "status", type=click.Choice(STATES), help="only those in this state")
 @json_option
 @asynchronous
 async def sessions(world: str | None, app: str | None, status: str | None, as_json: bool) -> None:
@@ -74,6 +75,8 @@ def _driver(row: SessionRow) -> str:
 
 
 def _ago(time: int) -> str:
+    from harness_durable import clock
+
     seconds = max(0, clock.now_ms() - time) // 1000
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:

@@ -83,9 +83,9 @@ def _life(
             number = _number(state, event.life)
             return Line("┣", f"a new worker attaches to life {number}; the harness never noticed", "life")
         case ev.LifeEnded():
+            said = f"life {_number(state, event.life)} ended: {event.reason}"
             settled = event.reason == "the turn was settled"
-            sign, tone = ("┗", "life") if settled else ("╳", "bad")
-            return Line(sign, f"life {_number(state, event.life)} ended: {event.reason}", tone)
+            return Line("┗", said, "life") if settled else Line("╳", said, "bad")
         case ev.TurnInterrupted():
             return None
         case ev.TurnResumed():

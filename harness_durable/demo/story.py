@@ -74,7 +74,7 @@ def play(stage: Stage, cast: Cast, *, heading: Say, say: Say) -> None:
         return
     heading(f"2. kill -9. {_DEAD[cast.death]}")
     say(f"  deployments.log holds {_lines(stage.effects)}.")
-    say("  The log ends here; how the last call went, nobody was told:\n")
+    say("  The log ends here; what came after, nobody was told:\n")
     head = anyio.run(_head, cast.world)
     environment = stage.environment(cast.provider, cast.world)
     look = [

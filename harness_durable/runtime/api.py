@@ -29,7 +29,7 @@ from harness_durable.errors import (
 from harness_durable.events import AgentSpec, ReplayPolicy
 from harness_durable.journal import Inbox, Reader
 from harness_durable.runtime.equipment import Equipment
-from harness_durable.runtime.groups import heaviest
+from harness_durable.runtime.groups import beside
 from harness_durable.runtime.sessions import Session, Turn
 from harness_durable.runtime.worker import Worker
 from harness_durable.settings import Settings, resolve
@@ -50,7 +50,7 @@ class Durable:
         self._driving: dict[str, anyio.Event] = {}
         self._wanted: set[str] = set()
         self._failures: dict[str, Exception] = {}
-        self._equipments: list[Equipment] = []
+        self._equipments = [worker.equipment]
 
     @classmethod
     @asynccontextmanager
@@ -64,15 +64,10 @@ class Durable:
         opened = await open_world(settings.world, settings.app)
         equipments = [Equipment(settings)]
         try:
-            async with Worker.open(opened, equipments[0]) as worker, anyio.create_task_group() as tasks:
+            async with Worker.open(opened, equipments[0]) as worker, beside() as tasks:
                 durable = cls(opened, worker, settings, tasks)
-                try:
-                    yield durable
-                finally:
-                    tasks.cancel_scope.cancel()
-                    equipments += durable._equipments
-        except BaseExceptionGroup as group:
-            raise heaviest(group) from group
+                equipments = durable._equipments
+                yield durable
         finally:
             with anyio.CancelScope(shield=True):
                 for equipment in equipments:

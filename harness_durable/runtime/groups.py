@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import anyio
+from anyio.abc import TaskGroup
 
 from harness_durable.errors import (
     HarnessDurableError,
@@ -48,6 +50,26 @@ async def first_of(
         if not (answer and isinstance(error, KeeperGone)):  # gone once all was said: no matter
             raise error from group
     return answer[0]
+
+
+@asynccontextmanager
+async def beside() -> AsyncGenerator[TaskGroup]:
+    """Tasks beside a body, cancelled when it ends. What the body raises comes out as it was raised, even if
+    it is a group; if a task fails, the body is cancelled and the heaviest failure comes out."""
+    raised: list[BaseException] = []
+    try:
+        async with anyio.create_task_group() as tasks:
+            try:
+                yield tasks
+            except BaseException as error:
+                raised.append(error)
+                raise
+            finally:
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if raised and not isinstance(raised[0], anyio.get_cancelled_exc_class()):
+            raise raised[0] from None
+        raise heaviest(group) from group
 
 
 def heaviest(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -283,6 +283,7 @@ class Lives:
             token=token,
             home=f"{self.sandbox.locate(life).run_dir}/home",
             ready=anyio.Event(),
+            login=self.equipment.settings.upstream_auth == "login",
         )
 
 

@@ -6,9 +6,11 @@ Everything here is read from the log, so that it is the same whoever drives the 
 from __future__ import annotations
 
 import logging
+import math
 import uuid
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from harness_durable.runtime.api import Durable
 
 log = logging.getLogger("harness_durable.api")
+
+T = TypeVar("T")
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -88,21 +92,22 @@ class Turn:
     async def events(self, after: int = 0) -> AsyncGenerator[Entry]:
         """Entries of the session's log with seq > ``after``, until this turn is settled. A turn that waits
         for a person is settled, too; called again after it was resumed, this goes on to its next end."""
-        state = await self._reader.load()
-        head = state.seq
-        async for entry in self._reader.entries(after):
-            yield entry
-            after = entry.seq
-            if entry.seq > state.seq:
-                fold.apply(state, entry)
-        while not self._settled(state):
-            head = await self._await(head)
-            async for entry in self._reader.entries(after):
-                fold.apply(state, entry)
-                after = entry.seq
-                yield entry
-                if self._settled(state):
-                    return
+        state = await self._patiently(self._reader.load)
+        while True:
+            try:
+                async for entry in self._reader.entries(after):
+                    if entry.seq > state.seq:
+                        fold.apply(state, entry)
+                    if entry.seq > self._end(state):
+                        return
+                    yield entry
+                    after = entry.seq
+            except StorageUnavailable as trouble:
+                await self._pause(trouble)
+                continue
+            if self._end(state) < math.inf:
+                return
+            await self._await(state.seq)
 
     async def progress(self) -> str:
         """Text that is arriving just now: state, not history."""
@@ -114,30 +119,38 @@ class Turn:
         Raises ``NotFound`` for a turn that no message of the session starts, and what keeps the session from
         being driven here (``BadTool``, ``UnknownName``, ``DamagedLog``, ``LogTooNew``).
         """
-        state = await self._reader.load()
+        state = await self._patiently(self._reader.load)
         if self.id not in state.messages:
             raise NotFound(f"session {self.session!r} has no message {self.id!r}; see `trace`")
-        while not self._settled(state):
+        while self._end(state) == math.inf:
             await self._await(state.seq)
-            state = await self._reader.advance(state)
+            state = await self._patiently(partial(self._reader.advance, state))
         turn = state.turns[self.id]
-        text = await self._reader.text(turn.text) if turn.text is not None else ""
+        text = await self._patiently(partial(self._reader.text, turn.text)) if turn.text is not None else ""
         unknown = tuple(call.id for call in state.calls(turn) if call.outcome == "unknown")
         return TurnResult(turn.id, turn.status, text, turn.reason, len(turn.lives), unknown)
 
-    def _settled(self, state: State) -> bool:
+    def _end(self, state: State) -> float:
+        """The seq at which the turn was settled; infinite while it is not."""
         turn = state.turns.get(self.id)
-        return turn is not None and turn.settled
+        return turn.ended_seq if turn is not None and turn.settled else math.inf
 
-    async def _await(self, head: int) -> int:
+    async def _await(self, head: int) -> None:
         """Wait for the log to grow, as long as somebody can be expected to drive the session."""
         while True:
             self._durable.raise_failure(self.session)
-            try:
-                grown = await self._durable.world.wait(self.session, head, 1.0)
-            except StorageUnavailable as trouble:
-                log.warning("session %s cannot be followed just now: %s", self.session, trouble)
-                await clock.sleep(1.0)
-                continue
+            grown = await self._patiently(partial(self._durable.world.wait, self.session, head, 1.0))
             if grown > head:
-                return grown
+                return
+
+    async def _patiently(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Whoever waits for a turn waits for the store, too."""
+        while True:
+            try:
+                return await read()
+            except StorageUnavailable as trouble:
+                await self._pause(trouble)
+
+    async def _pause(self, trouble: StorageUnavailable) -> None:
+        log.warning("session %s cannot be followed just now: %s", self.session, trouble)
+        await clock.sleep(1.0)

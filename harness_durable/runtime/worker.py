@@ -21,7 +21,7 @@ from harness_durable.crashpoints import reach
 from harness_durable.errors import HarnessDurableError, LeaseLost, StorageUnavailable
 from harness_durable.runtime.driver import Driver
 from harness_durable.runtime.equipment import Equipment
-from harness_durable.runtime.groups import heaviest
+from harness_durable.runtime.groups import beside, heaviest
 from harness_durable.world import Claim, Owner, World
 
 log = logging.getLogger("harness_durable.worker")
@@ -36,7 +36,7 @@ class Worker:
     def __init__(self, world: World, equipment: Equipment, owner: Owner, lease: float) -> None:
         self.world, self.equipment, self.owner, self.lease = world, equipment, owner, lease
         self._drivers: set[anyio.CancelScope] = set()
-        self._done: set[Claim] = set()
+        self._done: dict[Claim, int | None] = {}
         self._pauses: dict[str, float] = {}
 
     @classmethod
@@ -47,14 +47,9 @@ class Worker:
         worker = cls(world, equipment, _owner(), lease)
         await world.register(worker.owner, lease)
         try:
-            async with anyio.create_task_group() as tasks:
+            async with beside() as tasks:
                 tasks.start_soon(worker._keep_lease)
-                try:
-                    yield worker
-                finally:
-                    tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise heaviest(group) from group
+                yield worker
         finally:
             with anyio.CancelScope(shield=True):
                 await worker._unregister()
@@ -75,7 +70,7 @@ class Worker:
         driven is tried again later and later, and holds up no other."""
         slots = anyio.CapacityLimiter(self.equipment.settings.concurrency)
         pause = 0.1
-        async with anyio.create_task_group() as tasks:
+        async with beside() as tasks:
             while True:
                 try:
                     await self._fill(tasks, slots)
@@ -94,17 +89,19 @@ class Worker:
 
     async def _drive_one(self, claim: Claim, slots: anyio.CapacityLimiter) -> None:
         try:
-            await self._drive(claim, self.equipment)
+            await self._drive(claim, self.equipment, back_off=True)
             self._pauses.pop(claim.session, None)
         except Exception as trouble:
             if not isinstance(trouble, HarnessDurableError):
                 log.exception("session %s", claim.session)
             log.warning("session %s is tried again later: %s", claim.session, trouble)
-            self._pauses[claim.session] = min(self._pauses.get(claim.session, 0.5) * 2, MOST_PATIENT)
         finally:
             slots.release_on_behalf_of(claim)
 
-    async def _drive(self, claim: Claim, equipment: Equipment) -> None:
+    async def _drive(self, claim: Claim, equipment: Equipment, *, back_off: bool = False) -> None:
+        """With ``back_off``, a session that cannot be driven is due again only after a pause, for all
+        workers; but whoever asks for it by name, or sends it a message, has it tried at once."""
+        due: int | None = None
         with anyio.CancelScope() as scope:
             self._drivers.add(scope)
             try:
@@ -112,26 +109,36 @@ class Worker:
                     self.world, claim, self.owner, equipment, lambda: scope.cancel_called
                 )
                 await driver.run()
+            except Exception as trouble:
+                due = clock.now_ms() + self._pause(claim.session) if back_off else None
+                if isinstance(trouble, BaseExceptionGroup):
+                    raise heaviest(trouble) from trouble
+                raise
             except BaseExceptionGroup as group:
                 raise heaviest(group) from group
             finally:
                 self._drivers.discard(scope)
-                self._done.add(claim)
+                self._done[claim] = due
                 with anyio.CancelScope(shield=True):
                     await self._give_back()
         if scope.cancelled_caught:
             raise LeaseLost(f"session {claim.session!r} is driven no more; it is taken up again from the log")
 
+    def _pause(self, session: str) -> int:
+        """In ms, twice as long with each failure."""
+        pause = self._pauses[session] = min(self._pauses.get(session, 0.5) * 2, MOST_PATIENT)
+        return int(pause * 1000)
+
     async def _give_back(self) -> None:
         """Release what is driven no more. Tried again with each renewal: what the store did not let us give
         back would stay ours, driven by nobody, as long as we live."""
-        for claim in tuple(self._done):
+        for claim, due in tuple(self._done.items()):
             try:
-                await self.world.release(claim.session, claim.epoch)
+                await self.world.release(claim.session, claim.epoch, due)
             except StorageUnavailable as trouble:
                 log.warning("session %s could not be given back yet: %s", claim.session, trouble)
                 return
-            self._done.discard(claim)
+            self._done.pop(claim, None)
 
     # -------------------------------------------------------------------------------------- lease
 

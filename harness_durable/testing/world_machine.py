@@ -177,9 +177,6 @@ class WorldMachine(RuleBasedStateMachine):
         call = self.world(pick).append(
             append.session, expected_head=append.head, epoch=append.epoch, records=append.records
         )
-        if append.epoch and append.epoch < self.model.sessions[append.session].epoch:
-            self.run(_succeeds(call, WriterFenced))
-            return
         head = self.run(_given(call))
         wanted = append.head + len(append.records)
         expect(head == wanted, f"a repeated append returned {head}, not {wanted}")
@@ -214,13 +211,11 @@ class WorldMachine(RuleBasedStateMachine):
     @rule(pick=PICK, name=NAMES, take_over=st.booleans())
     def claim_by_name(self, pick: int, name: str, take_over: bool) -> None:
         session = self.model.sessions.get(name)
-        holder = session and session.holder  # what claiming again means to the holder is not promised
-        others = [one for one in self.model.workers if one.state == "live" and one is not holder]
-        if session is None or not others:
+        if session is None or not any(one.state == "live" for one in self.model.workers):
             return
-        worker = others[pick % len(others)]
+        worker = self.live(pick)
         call = self.worlds[worker.instance].claim_session(worker.owner, name, take_over=take_over)
-        if session.hold == "held" and not take_over:
+        if session.hold == "held" and session.holder is not worker and not take_over:
             self.run(refused(call, SessionBusy, "claiming what a live worker holds"))
         elif session.hold == "unsure" and not take_over:
             if self.run(_succeeds(call, SessionBusy)):

@@ -84,7 +84,7 @@ class Model:
         found = self.sessions.get(session)
         if found is None:
             return "gone"
-        if epoch and epoch < found.epoch:
+        if epoch and epoch != found.epoch:
             return "fenced"
         return "moved" if head != found.head else "ok"
 

@@ -51,9 +51,7 @@ class Cli:
         self.env = kept | ({"HARNESS_DURABLE_HARNESS_DIR": home} if home else {})
         self.env |= {"HARNESS_DURABLE_WORLD": world, "HARNESS_DURABLE_RUN_DIR": str(self.run_dir)}
 
-    def __call__(
-        self, *words: str, stdin: bytes = b"", env: Mapping[str, str] = MappingProxyType({})
-    ) -> Done:
+    def __call__(self, *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
         return subprocess.run(
             [SCRIPT, *words],
             cwd=self.folder,

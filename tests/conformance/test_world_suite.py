@@ -23,6 +23,8 @@ MUTANTS = {
     "short-conflict": "W5",
     "immortal": "W6",
     "no-renewal": "W6",
+    "never-displaced": "W6",
+    "no-back-off": "W7",
     "wakes-parked": "W7",
     "no-outbox": "W7",
     "text-only": "W8",

@@ -11,12 +11,12 @@ import pytest
 from harness_durable.journal import Inbox, Reader
 from harness_durable.policy import AGAIN, CANCELLED, NOT_STARTED, UNKNOWN
 from harness_durable.state import Session
-from harness_durable.testing.provider import Reply, Request, Text, ToolUse, Usage, say
+from harness_durable.testing.provider import Reply, Request, Style, Text, ToolUse, Usage, say
 from harness_durable.testing.provider.messages import first_user_text, results, tool_calls
 from harness_durable.testing.provider.policies.simple import Script
 from tests.harness.claude_rig import SESSION, VERSIONS, Rig
 
-pytestmark = pytest.mark.parametrize("version", VERSIONS)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "files" / "claude-code"
 
@@ -64,6 +64,22 @@ async def test_a_response_that_the_harness_never_got_is_replayed(tmp_path: Path,
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         assert (rig.workspace / "a").read_text() == "a\n"
+        assert rig.paid() == 2
+
+
+async def test_a_rude_stream_is_replayed_and_rebuilt_like_a_tidy_one(tmp_path: Path, version: str) -> None:
+    rude = Style(
+        seed=1, pretty=True, escape=True, split_text=2, split_input=2, split_bytes=7, pings=True, crlf=True
+    )
+    both = Reply(
+        (Text("é 🙂 two"), bash("echo 'ü🙂'", "toolu_1"), bash("echo b; sleep 2", "toolu_2")), style=rude
+    )
+    async with Rig.open(tmp_path, version, Script((both, say("done")))) as rig:
+        await begun(rig, "/slash first")
+        await rig.crashed("tool.completed", "machine")
+        state = await rig.finished()
+        assert state.turns["m-1"].status == "completed"
+        assert rig.seen("toolu_1") == "ü🙂"
         assert rig.paid() == 2
 
 

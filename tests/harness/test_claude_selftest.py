@@ -11,7 +11,7 @@ from harness_durable.testing.provider.policies.simple import Script
 from harness_durable_adapters.claude_code import ClaudeCode, install, proof, selftest
 from tests.harness.claude_rig import VERSIONS, Rig
 
-pytestmark = pytest.mark.parametrize("version", VERSIONS)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
 
 
 async def test_c068_the_barrier_blocks_and_a_killed_turn_continues(version: str) -> None:

@@ -15,7 +15,7 @@ from harness_durable.testing.provider.messages import assistant_turns, last_user
 from harness_durable.testing.provider.policies.simple import Script
 from tests.harness.claude_rig import SESSION, VERSIONS, Rig
 
-pytestmark = pytest.mark.parametrize("version", VERSIONS)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
 
 
 def bash(command: str, call: str = "") -> ToolUse:

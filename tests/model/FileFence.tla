@@ -178,21 +178,20 @@ Find(p) ==
        ELSE GiveUp(p) /\ lock' = Freed(p)
   /\ UNCHANGED <<made, head, body, acked>>
 
-Frame(p) == IF me[p].who = "driver" THEN <<"work", me[p].seg, p, me[p].n>>
-                                    ELSE <<"message", 0, p, me[p].n>>
+Frame(p, n) == IF me[p].who = "driver" THEN <<"work", me[p].seg, p, n>> ELSE <<"message", 0, p, n>>
 
 Write(p) ==
   /\ At(p, "write")
-  /\ body' = [body EXCEPT ![me[p].seg] = Append(SubSeq(@, 1, me[p].cut), Frame(p))]
-  /\ Go(p, "look")
+  /\ body' = [body EXCEPT ![me[p].seg] = Append(SubSeq(@, 1, me[p].cut), Frame(p, me[p].n + 1))]
+  /\ me' = [me EXCEPT ![p] = [@ EXCEPT !.at = "look", !.n = @ + 1]]
   /\ UNCHANGED <<made, head, lock, acked>>
 
 Look(p) ==
   /\ At(p, "look")
-  /\ LET e == me[p].seg  n == me[p].n + 1 IN
+  /\ LET e == me[p].seg  n == me[p].n IN
      IF LookAfter /\ Passed(e)
        THEN me' = [me EXCEPT ![p] = Idle(n)] /\ UNCHANGED acked
-       ELSE /\ acked' = acked \cup {<<Len(Before(e)) + me[p].cut + 1, Frame(p)>>}
+       ELSE /\ acked' = acked \cup {<<Len(Before(e)) + me[p].cut + 1, Frame(p, n)>>}
             /\ me' = [me EXCEPT ![p] = IF @.who = "driver"
                         THEN [Idle(n) EXCEPT !.at = "own", !.who = "driver", !.seg = e]
                         ELSE Idle(n)]

@@ -18,15 +18,21 @@ FENCE = {"CompareAndSet": "TRUE", "ClaimRecord": "TRUE", "ParkByAppend": "TRUE",
 FENCE_SIZE = {"D": "{1, 2}", "MaxLen": "5"}
 FENCE_INVARIANTS = ("OneWriter", "EpochsGrow", "NoMessageForgotten")
 
-SEGMENTS = {"CreateFirst": "TRUE", "LookAfter": "TRUE", "AllCuts": "TRUE"}
-SEGMENTS_SIZE = {"P": "{1, 2}", "MaxEpoch": "3", "MaxLen": "1"}
-SEGMENTS_INVARIANTS = ("NothingAcknowledgedIsCut", "EverySegmentBeforeAHeaderIsCut")
+SEGMENTS = dict.fromkeys(
+    ("CreateFirst", "CheckChain", "AdoptLocked", "LookAgain", "LookAfter", "WriteLocked"), "TRUE"
+)
+# 84,405 states. Checked once with larger ones: 2 processes, 3 segments, 2 writes each (1,971,187 states).
+SEGMENTS_SIZE = {"p1": "p1", "p2": "p2", "P": "{p1, p2}", "MaxEpoch": "3", "MaxWrites": "1"}
+SEGMENTS_INVARIANTS = ("NothingAcknowledgedIsLost", "NoHole", "OneWriter", "EpochsGrow")
 
 
-def check(model: str, constants: dict[str, str], invariants: tuple[str, ...], folder: Path) -> str:
-    """What TLC says. Its working files go to ``folder``."""
+def check(
+    model: str, constants: dict[str, str], invariants: tuple[str, ...], folder: Path, alike: str = ""
+) -> str:
+    """What TLC says. Its working files go to ``folder``. ``alike`` names the model's symmetries."""
     lines = ["SPECIFICATION Spec", "CONSTANTS"]
     lines += [f"  {name} = {value}" for name, value in constants.items()]
+    lines += [f"SYMMETRY {alike}"] if alike else []
     lines += ["INVARIANTS", *(f"  {name}" for name in invariants)]
     (folder / f"{model}.cfg").write_text("\n".join(lines) + "\n")
     (folder / f"{model}.tla").write_bytes((HERE / f"{model}.tla").read_bytes())
@@ -62,20 +68,13 @@ def test_a_mutant_of_the_log_fails(mutant: str, broken: str, tmp_path: Path) -> 
     assert f"Invariant {broken} is violated" in said, said[-4000:]
 
 
-def test_segments_cut_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    said = check("FileFence", SEGMENTS_SIZE | SEGMENTS, SEGMENTS_INVARIANTS, tmp_path)
+def test_segments_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    said = check("FileFence", SEGMENTS_SIZE | SEGMENTS, SEGMENTS_INVARIANTS, tmp_path, "Alike")
     assert "No error has been found" in said, said[-4000:]
 
 
-@pytest.mark.parametrize(
-    ("mutant", "broken"),
-    [
-        ("CreateFirst", "NothingAcknowledgedIsCut"),
-        ("LookAfter", "NothingAcknowledgedIsCut"),
-        ("AllCuts", "EverySegmentBeforeAHeaderIsCut"),
-    ],
-)
-def test_a_mutant_of_the_segments_fails(mutant: str, broken: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mutant", SEGMENTS)
+def test_a_mutant_of_the_segments_fails(mutant: str, tmp_path: Path) -> None:
     constants = SEGMENTS_SIZE | SEGMENTS | {mutant: "FALSE"}
-    said = check("FileFence", constants, (broken,), tmp_path)
-    assert f"Invariant {broken} is violated" in said, said[-4000:]
+    said = check("FileFence", constants, ("NothingAcknowledgedIsLost",), tmp_path, "Alike")
+    assert "Invariant NothingAcknowledgedIsLost is violated" in said, said[-4000:]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -30,6 +30,8 @@ from harness_durable.tools import Tool
 from harness_durable.world import LEASE_SECONDS, Claim, Owner, StoredRecord, World
 from tests.unit.memory_world import OTHER, MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, seen
+
+T = TypeVar("T")
 
 AWAY = "the store is away; wait until it is back"
 
@@ -94,6 +96,25 @@ async def until(
         if hands is not None:
             await hands.jump()
         await anyio.sleep(0.002)
+
+
+async def at_hand(
+    work: Callable[[], Awaitable[T]], hands: HandClock, *others: Callable[[], Coroutine[Any, Any, None]]
+) -> T:
+    """Do the work, and what ``others`` do, while the clock's time passes."""
+    found: list[T] = []
+
+    async def do() -> None:
+        found.append(await work())
+
+    async def done() -> bool:
+        return bool(found)
+
+    async with anyio.create_task_group() as tasks:
+        for other in (do, *others):
+            tasks.start_soon(other)
+        await until(done, hands)
+    return found[0]
 
 
 # ------------------------------------------------------------------------------------------ store

@@ -120,13 +120,18 @@ async def test_a_cancelled_caller_is_cancelled_and_nothing_goes_on() -> None:
         finally:
             ended.append("one")
 
+    begun = anyio.Event()
+
+    async def main() -> None:
+        begun.set()
+        await forever()
+
     with anyio.CancelScope() as scope:
-        scope.cancel()
-        await first_of(forever, forever)
-    assert scope.cancelled_caught
-    with anyio.move_on_after(0.01) as limit:
-        await first_of(forever, forever)
-    assert limit.cancelled_caught and ended == ["one"] * 2
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first_of, main, forever)
+            await begun.wait()
+            scope.cancel()
+    assert scope.cancelled_caught and ended == ["one"] * 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """A World in memory, for unit tests of the core: the contract without the disk.
 
-``fail_next`` makes the next appends raise ``StorageUnavailable``; ``lose_answer`` makes the next one happen
-and then raise; ``between`` runs just before an append is looked at, as another writer would."""
+``dead`` are workers whose process has ended. ``fail_next`` makes the next appends raise
+``StorageUnavailable``; ``lose_answer`` makes the next one happen and then raise; ``between`` runs just
+before an append is looked at, as another writer would."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from harness_durable.world import (
     Owner,
     Record,
     RowUpdate,
+    Salvage,
     SessionRow,
     StoredRecord,
     claim_record,
@@ -45,6 +47,7 @@ class MemoryWorld:
         self.stored: dict[str, _Stored] = {}
         self.fail_next = 0
         self.lose_answer = False
+        self.dead: set[Owner] = set()
         self.between: Callable[[], Awaitable[None]] | None = None
         self.appends = 0
         self._changed = anyio.Event()
@@ -78,7 +81,7 @@ class MemoryWorld:
         ours = [record.id for record in records]
         if since and [record.id for record in since[: len(ours)]] == ours:
             return expected_head + len(ours)
-        if epoch and found.epoch > epoch:
+        if epoch and found.epoch != epoch:
             raise WriterFenced(session, epoch, found.epoch)
         if since:
             raise Conflict(session, expected_head, since)
@@ -94,6 +97,9 @@ class MemoryWorld:
         records = self._get(session).records[after:]
         return records if limit is None else records[:limit]
 
+    async def salvage(self, session: str) -> Salvage:
+        return Salvage(list(self._get(session).records), [])
+
     async def wait(self, session: str, after: int, timeout: float) -> int:
         with anyio.move_on_after(timeout):
             while len(self._get(session).records) <= after:
@@ -102,7 +108,7 @@ class MemoryWorld:
 
     async def session(self, session: str) -> SessionRow:
         s = self._get(session)
-        head, alive = len(s.records), s.owner is not None
+        head, alive = len(s.records), s.owner is not None and s.owner not in self.dead
         return SessionRow(
             session, head, s.epoch, s.row.status, s.row.due, s.created, s.created, s.owner, alive
         )
@@ -115,21 +121,30 @@ class MemoryWorld:
     async def unregister(self, owner: Owner) -> None: ...
 
     async def claim(self, owner: Owner, limit: int) -> list[Claim]:
-        free = [name for name, s in self.stored.items() if s.owner is None and s.row.due is not None]
+        now = clock.now_ms()
+        free = [
+            name
+            for name, s in self.stored.items()
+            if (s.owner is None or s.owner in self.dead) and s.row.due is not None and s.row.due <= now
+        ]
         return [await self.claim_session(owner, name) for name in free[:limit]]
 
     async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
         found = self._get(session)
         previous = found.owner
-        if previous is not None and previous != owner and not take_over:
+        alive = previous is not None and previous not in self.dead
+        if alive and previous != owner and not take_over:
             raise SessionBusy(session, str(previous), None)
         found.owner, found.epoch = owner, found.epoch + 1
         self._add(session, found.epoch, [claim_record(owner, found.epoch, uuid.uuid4().hex)])
-        return Claim(session, found.epoch, len(found.records), previous)
+        return Claim(session, found.epoch, len(found.records), previous, alive)
 
-    async def release(self, session: str, epoch: int) -> None:
-        if self._get(session).epoch == epoch:
-            self._get(session).owner = None
+    async def release(self, session: str, epoch: int, due: int | None = None) -> None:
+        found = self._get(session)
+        if found.epoch == epoch:
+            found.owner = None
+            if due is not None and found.row.due is not None:
+                found.row = RowUpdate(found.row.status, due)
 
     async def wait_due(self, timeout: float) -> None: ...
 

@@ -87,7 +87,7 @@ def case(
     *responses: Response, answers: dict[str, Answer] | None = None, running: bool = True, prompt: str = ""
 ) -> Case:
     first = prompt or "00000000-0000-4000-8000-000000000000"
-    return Case(NATIVE, running, (first, "the prompt"), responses, answers or {}, "/work", "2.1.332")
+    return Case(NATIVE, running, (first, "the prompt"), responses, answers or {}, "/workspace", "2.1.332")
 
 
 def told(rebuilt: Rebuilt) -> list[tuple[str, str]]:
@@ -452,7 +452,7 @@ def test_c029_the_log_names_a_transcript_without_the_workspaces_path() -> None:
 
 
 def test_place_holders_within_a_conversation_are_not_filled_in() -> None:
-    agent = AgentSpec("claude-code", "2.1.332", "m", "local", "/work")
+    agent = AgentSpec("claude-code", "2.1.332", "m", "local", "/workspace")
     start = Start("/bin/claude", NATIVE, agent, "/home/a", "token", custom=False)
     plan = launch(start, "continue", b'{"text":"see @PORT@ and @HOME@"}\n')
     content = next(content for name, content in plan.files.items() if name.endswith(".jsonl"))

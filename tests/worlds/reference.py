@@ -31,6 +31,7 @@ from harness_durable.world import (
     Owner,
     Record,
     RowUpdate,
+    Salvage,
     SessionRow,
     StoredRecord,
     check_session_id,
@@ -144,7 +145,7 @@ class PlainWorld:
             if found.head != expected_head and self._mutant != "no-cas":
                 self._moved(found, session, expected_head, epoch, records)
                 return expected_head + len(records)
-            if epoch and epoch < found.epoch and self._mutant != "no-fence":
+            if epoch and epoch != found.epoch and self._mutant != "no-fence":
                 raise WriterFenced(session, epoch, found.epoch)
             for name, body in (blobs or {}).items():
                 found.blobs.setdefault(name, body)
@@ -164,7 +165,7 @@ class PlainWorld:
         there = [one.id for one in found.log[head : head + len(records)]]
         if there == [one.id for one in records] and self._mutant != "no-healing":
             return
-        if epoch and epoch < found.epoch:
+        if epoch and epoch != found.epoch:
             raise WriterFenced(session, epoch, found.epoch)
         between = found.log[head:]
         raise Conflict(session, head, between[:1] if self._mutant == "short-conflict" else between)
@@ -173,6 +174,9 @@ class PlainWorld:
         with self._store(write=False) as store:
             rest = self._find(store, session).log[after:]
             return rest if limit is None else rest[:limit]
+
+    async def salvage(self, session: str) -> Salvage:
+        return Salvage(await self.read(session), [])
 
     async def wait(self, session: str, after: int, timeout: float) -> int:
         end = clock.monotonic() + timeout
@@ -218,7 +222,10 @@ class PlainWorld:
             return True
         if store.leases[owner.worker][1] < clock.monotonic():
             return False
-        return owner.worker in self._held or not self._can_lock(owner)
+        return not self._is_dead(owner)
+
+    def _is_dead(self, owner: Owner) -> bool:
+        return owner.worker not in self._held and self._can_lock(owner)
 
     def _can_lock(self, owner: Owner) -> bool:
         probe = os.open(self._lock_path(owner), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
@@ -271,12 +278,14 @@ class PlainWorld:
         previous, found.owner = found.owner, owner
         found.epoch += 0 if self._mutant == "same-epoch" and found.epoch else 1
         head = found.add(found.epoch, [claim_record(owner, found.epoch, uuid.uuid4().hex)])
-        return Claim(name, found.epoch, head, previous)
+        alive = previous is not None and previous.worker in store.leases and not self._is_dead(previous)
+        return Claim(name, found.epoch, head, previous, alive and self._mutant != "never-displaced")
 
     async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
         with self._store() as store:
             found = self._find(store, session)
-            if not take_over and found.owner and self._alive(store, found.owner):
+            mine = found.owner == owner
+            if not take_over and not mine and found.owner and self._alive(store, found.owner):
                 raise self._busy(store, session, found.owner)
             return self._take(store, session, owner)
 
@@ -284,11 +293,13 @@ class PlainWorld:
         left = store.leases[owner.worker][1] - clock.monotonic()
         return SessionBusy(session, str(owner), left)
 
-    async def release(self, session: str, epoch: int) -> None:
+    async def release(self, session: str, epoch: int, due: int | None = None) -> None:
         with self._store() as store:
             found = self._find(store, session)
             if found.epoch == epoch or self._mutant == "release-any":
                 found.owner = None
+                if due is not None and found.row.due is not None and self._mutant != "no-back-off":
+                    found.row = RowUpdate(found.row.status, due)
 
     async def wait_due(self, timeout: float) -> None:
         end = clock.monotonic() + timeout

@@ -7,12 +7,14 @@ import fcntl
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness_durable.errors import Conflict, NotFound, SessionBusy, StorageUnavailable, WriterFenced
+from harness_durable_worlds import _file_claim
 from harness_durable_worlds import file as file_world
 from harness_durable_worlds._file_frames import encode_batch, salt_of
 from harness_durable_worlds.file import FileWorld
@@ -159,6 +161,50 @@ async def test_a_claimer_that_was_stopped_half_way_is_passed_by_a_take_over(
             claim = await world.claim_session(me, "s", take_over=True)
             assert claim.epoch == 2
             assert await add(world, "s", 2) == 3
+
+
+async def test_a_claimer_stopped_before_it_had_the_lock_overwrites_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has made its file, somebody else has taken that over, begun in it, and let go of the lock."""
+    stopped, woken, real = threading.Event(), threading.Event(), _file_claim.try_lock
+
+    def try_lock(fd: int) -> bool:
+        if not stopped.is_set():
+            stopped.set()
+            assert woken.wait(30)
+        return real(fd)
+
+    monkeypatch.setattr(_file_claim, "try_lock", try_lock)
+    async with opened(tmp_path) as one, opened(tmp_path) as two:
+        await one.create("s", [note()], DUE)
+        first, second = worker(), worker()
+        await one.register(first)
+        await two.register(second)
+        late = asyncio.create_task(one.claim_session(first, "s"))
+        await until("the stop", stopped.is_set)
+        claim = await two.claim_session(second, "s")
+        head = await add(two, "s", claim.epoch)
+        before = await two.read("s")
+        woken.set()
+        with pytest.raises(SessionBusy):
+            await late
+        async with opened(tmp_path) as fresh:
+            assert await fresh.read("s") == before
+        assert await add(two, "s", claim.epoch) == head + 1
+
+
+async def test_a_sender_that_goes_on_after_a_dead_claimer_hides_no_living_owner(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        await world.create("s", [note()], DUE)
+        first, second = worker(), worker()
+        for each in (first, second):
+            await world.register(each)
+        await world.claim_session(first, "s")
+        (tmp_path / "a" / "sessions" / "s" / "2.log").touch()
+        await add(world, "s")
+        claim = await world.claim_session(second, "s")
+        assert (claim.epoch, claim.previous, claim.displaced) == (3, first, True)
 
 
 async def test_what_a_late_writer_adds_to_an_older_segment_is_never_seen(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 
-from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
+from harness_durable.errors import Conflict, DamagedLog, StorageUnavailable, WriterFenced
 from harness_durable.world import Record, RowUpdate
 from harness_durable_worlds._file_claim import RacedError, Repaired, begin, cut_back, cut_tail
 from harness_durable_worlds._file_disk import sync_folder, unavailable, write_all
@@ -32,9 +32,10 @@ def append(
 ) -> int:
     """See ``World.append``. ``first`` stores the blobs; it is not called if nothing will be written.
     Raises ``LockHeldError`` as well."""
+    known = records
     for _ in range(10):
         if first is not None or not log.ready():
-            _find(log, epoch)
+            _find(log, expected_head, epoch, known)
             if log.fenced():
                 _go_on(log, repaired)
                 continue
@@ -43,7 +44,7 @@ def append(
             first = None
         try:
             with locked(log, _LOOKS) as fd:
-                _find(log, epoch)
+                _find(log, expected_head, epoch, known)
                 here = expected_head == log.head
                 if log.fenced() or not log.holds(fd) or (here and first is not None):
                     log.close()
@@ -54,6 +55,7 @@ def append(
                     head = _settle_conflict(log, fd, expected_head, records)
                 if log.confirm(fd):
                     return head
+                known = ()  # a driver that was passed meanwhile is told so, even if its records count
         except LockHeldError:
             log.close()  # a newer file may have made this lock meaningless: look, then ask again
             raise
@@ -74,23 +76,32 @@ def _go_on(log: Log, repaired: Repaired) -> None:
         raise LockHeldError(path) from None
 
 
-def _find(log: Log, epoch: int) -> None:
-    """The newest state of the log, if ``epoch`` may still write to it."""
+def _find(log: Log, expected_head: int, epoch: int, records: Sequence[Record]) -> None:
+    """The newest state of the log, if ``epoch`` may still write to it, or if it has written this before it
+    was fenced. (As long as a claim is under way, nobody knows what it will cut.)"""
     log.refresh()
-    if epoch and (log.fenced() or log.epoch != epoch):
+    if epoch and (log.fenced() or (log.epoch != epoch and not _there(log, expected_head, records))):
         raise WriterFenced(log.session, epoch, log.newest if log.newest != epoch else None)
     if log.chain and log.top.header is None:
         raise damaged(log.top, log.top.damages[0])
 
 
 def _settle_conflict(log: Log, fd: int, expected_head: int, records: Sequence[Record]) -> int:
-    between = log.read(expected_head)
-    ours = [record.id for record in records]
-    if ours and [record.id for record in between[: len(ours)]] == ours:
+    if _there(log, expected_head, records):
         with unavailable(f"could not write to session {log.session!r}", unclear=True):
             os.fdatasync(fd)  # the writer whose answer was lost may have died before its sync
-        return expected_head + len(ours)
-    raise Conflict(log.session, expected_head, between)
+        return expected_head + len(records)
+    raise Conflict(log.session, expected_head, log.read(expected_head))
+
+
+def _there(log: Log, expected_head: int, records: Sequence[Record]) -> bool:
+    """Whether exactly these records, by id, stand right after ``expected_head``."""
+    if not records or log.head < expected_head + len(records):
+        return False
+    with contextlib.suppress(DamagedLog):
+        found = log.read(expected_head, len(records))
+        return [record.id for record in found] == [record.id for record in records]
+    return False
 
 
 def _write(

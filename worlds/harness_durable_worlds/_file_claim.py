@@ -10,6 +10,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 from harness_durable import clock
 from harness_durable.errors import NotFound
@@ -30,13 +31,12 @@ class RacedError(Exception):
     """Another claimer was first. Look again at who owns the session."""
 
 
-def begin(log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = False) -> int:
+def begin(log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = False) -> tuple[int, int]:
     """Begin a new segment, with the claim record of ``owner`` or, to go on after a claimer that died
-    half-way, with nothing. Its epoch. Raises ``RacedError`` if somebody else is at it; ``force`` does not
-    wait for one that was stopped there."""
+    half-way, with nothing. Its epoch, and the seq of its first record. Raises ``RacedError`` if somebody
+    else is at it; ``force`` does not wait for one that was stopped there."""
     epoch = next_epoch(log, force=force)
     with unavailable(f"could not claim session {log.session!r}"), _new_file(log, epoch) as fd:
-        log.refresh()
         previous = None
         with _older_locked(log) as held:
             if log.chain:
@@ -46,7 +46,7 @@ def begin(log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = Fa
                     cut_tail(log, log.fd(), repaired)
                 os.fdatasync(log.fd())
                 previous = (log.epoch, log.top.end)
-        data = _opening(log, epoch, previous, owner)
+        data, first = _opening(log, epoch, previous, owner), log.head + 1
         try:
             write_all(fd, data, 0)
             os.fdatasync(fd)
@@ -57,13 +57,13 @@ def begin(log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = Fa
         if exists(log.path(epoch + 1)):
             raise RacedError
     log.refresh()
-    return epoch
+    return epoch, first
 
 
 def fence(log: Log) -> None:
     """Let no claim and no append that is under way succeed. Raises ``RacedError`` or ``OSError``."""
     with _new_file(log, next_epoch(log, force=False)):
-        log.refresh()
+        pass
 
 
 def next_epoch(log: Log, *, force: bool) -> int:
@@ -83,7 +83,9 @@ def next_epoch(log: Log, *, force: bool) -> int:
 
 @contextlib.contextmanager
 def _new_file(log: Log, epoch: int) -> Generator[int, None, None]:
-    """The file of ``epoch``, empty, locked and ours."""
+    """The file of ``epoch``, empty, locked and ours. Whoever made it may have been stopped before it had the
+    lock, and somebody else may have begun in it since: it counts only if it is still the newest file, and
+    still without a header."""
     path = log.path(epoch)
     flags = os.O_RDWR | os.O_CLOEXEC
     adopt = epoch == log.newest
@@ -96,14 +98,22 @@ def _new_file(log: Log, epoch: int) -> Generator[int, None, None]:
     try:
         if not try_lock(fd):
             raise RacedError
+        log.refresh()
+        if log.newest != epoch or not log.fenced() or not _is_at(fd, path):
+            raise RacedError
         if adopt:
-            log.refresh()
-            if not log.fenced() or log.newest != epoch:
-                raise RacedError
             os.ftruncate(fd, 0)
         yield fd
     finally:
         os.close(fd)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether the file has that name still: its session may have been deleted and made anew."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))  # noqa: PTH116
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager
@@ -138,6 +148,7 @@ def _opening(
         top.row if top else None,
         top.header.created if top and top.header else now,
         top.updated if top else now,
+        None if owner else log.last_owner(),
     )
     salt = salt_of(log.session, epoch)
     claim = [claim_record(owner, epoch, uuid.uuid4().hex)] if owner else []

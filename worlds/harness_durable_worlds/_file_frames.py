@@ -30,7 +30,7 @@ _MAX_BODY = MAX_RECORD + (1 << 16)
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a segment begins with. ``previous`` is the older segment's epoch and the length up to which it
     counts; ``owner`` is the worker that claimed with this epoch. The row's state is carried on, so that
-    nobody reads older segments to know it."""
+    nobody reads older segments to know it. ``former`` is who drove before a segment that nobody drives."""
 
     format: int
     session: str
@@ -40,6 +40,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     row: RowUpdate | None = None
     created: int = 0
     updated: int = 0
+    former: Owner | None = None
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -104,6 +104,12 @@ class Log:
             return None
         return self.top.header.owner
 
+    def last_owner(self) -> Owner | None:
+        """As ``owner``, also if a claim that is under way, or died half-way, has fenced that worker."""
+        if not self.chain or self.top.header is None or exists(self.free_mark(self.epoch)):
+            return None
+        return self.top.header.owner or self.top.header.former
+
     def free_mark(self, epoch: int) -> Path:
         return self.folder / f"{epoch}.free"
 

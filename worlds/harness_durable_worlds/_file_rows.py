@@ -8,8 +8,17 @@ import logging
 import threading
 from collections.abc import Callable
 
-from harness_durable.errors import BadSetting, DamagedLog, LogTooNew, SessionBusy, StorageUnavailable
-from harness_durable.world import Claim, Owner, SessionRow
+from harness_durable.errors import (
+    BadSetting,
+    Conflict,
+    DamagedLog,
+    LogTooNew,
+    SessionBusy,
+    StorageUnavailable,
+    WriterFenced,
+)
+from harness_durable.world import Claim, Owner, RowUpdate, SessionRow
+from harness_durable_worlds._file_append import append
 from harness_durable_worlds._file_claim import RacedError, Repaired, begin, fence
 from harness_durable_worlds._file_disk import unavailable
 from harness_durable_worlds._file_lock import LockHeldError, locked
@@ -60,31 +69,50 @@ def claim(
 ) -> Claim | None:
     """Become the session's driver. With ``due`` (now, in ms): None unless it is due.
 
-    Raises ``SessionBusy`` if a live worker holds it, unless ``take_over``.
+    Raises ``SessionBusy`` if a live worker holds it, unless ``take_over``, or by name its holder itself.
     """
     for _ in range(_RACES):
         row = row_of(log, liveness.alive)
         if due is not None and (row.due is None or row.due > due):
             return None
-        if row.owner is not None and row.owner_alive and not take_over:
+        again = due is None and row.owner is not None and row.owner.worker == owner.worker
+        if row.owner is not None and row.owner_alive and not take_over and not again:
             raise SessionBusy(log.session, str(row.owner), liveness.lease_left(row.owner.worker))
+        before = log.last_owner()
         try:
-            epoch = begin(log, owner, repaired, force=take_over)
+            epoch, head = begin(log, owner, repaired, force=take_over)
         except RacedError:
             threading.Event().wait(0.001)
             continue
-        return Claim(log.session, epoch, log.top.base + 1, row.owner)
+        displaced = before is not None and liveness.lease_left(before.worker) is not None
+        return Claim(log.session, epoch, head, before, displaced)
     raise SessionBusy(log.session, "another worker, which is claiming it at this moment", None)
 
 
-def release(log: Log, epoch: int) -> bool:
-    """Give it back; whether it was ours. The mark need not be synced: after a power loss the worker is
-    dead, and the session free."""
+def release(log: Log, epoch: int, due: int | None, repaired: Repaired) -> bool:
+    """Give it back, due at ``due`` if that is given and it is not parked; whether it was ours. The mark need
+    not be synced: after a power loss the worker is dead, and the session free.
+    Raises ``LockHeldError`` as well."""
     log.refresh()
     if log.fenced() or log.epoch != epoch or epoch == 0:
         return False
+    if due is not None and not _put_off(log, epoch, due, repaired):
+        return False
     with unavailable(f"could not release session {log.session!r}"):
         log.free_mark(epoch).touch()
+    return True
+
+
+def _put_off(log: Log, epoch: int, due: int, repaired: Repaired) -> bool:
+    """Make a session that is not parked due at ``due``; False if the session is no longer ours."""
+    while (row := log.top.row) is not None and row.due is not None:
+        try:
+            append(log, log.head, epoch, [], RowUpdate(row.status, due), repaired)
+            break
+        except Conflict:
+            continue  # a message came in between; the log was read again
+        except WriterFenced:
+            return False
     return True
 
 

@@ -54,14 +54,14 @@ def take(db: Db, app: str, owner: Owner, sessions: Sequence[str], lease_left: Le
         due, worker = fields[3], fields[6]
         free = worker is None or not is_alive(lease_left, worker)
         if free and due is not None and due <= now:
-            claims.append(_claim(db, (app, session), owner, fields))
+            claims.append(_claim(db, (app, session), owner, fields, lease_left))
     return claims
 
 
 def take_one(db: Db, key: log.Key, owner: Owner, lease_left: LeaseLeft, *, take_over: bool) -> Claim:
     fields = log.row_fields(db, key)
-    check_free(key, fields, lease_left, take_over=take_over)
-    return _claim(db, key, owner, fields)
+    check_free(key, fields, lease_left, take_over=take_over or fields[6] == owner.worker)
+    return _claim(db, key, owner, fields, lease_left)
 
 
 def check_free(
@@ -84,10 +84,11 @@ def held(db: Db, app: str, claims: Sequence[Claim]) -> bool:
     )
 
 
-def release(db: Db, app: str, claims: Sequence[tuple[str, int]]) -> None:
-    """Give (session, epoch) back where that epoch is still the session's."""
+def release(db: Db, app: str, claims: Sequence[tuple[str, int]], due: int | None = None) -> None:
+    """Give (session, epoch) back where that epoch is still the session's. With ``due``, those that are not
+    parked are due then."""
     for session, epoch in claims:
-        db.execute(SQL["release"], (app, session, epoch))
+        db.execute(SQL["release"], (due, app, session, epoch))
 
 
 def _owners(db: Db, app: str) -> list[str]:
@@ -98,8 +99,10 @@ def _owners(db: Db, app: str) -> list[str]:
     return owners
 
 
-def _claim(db: Db, key: log.Key, owner: Owner, fields: log.RowFields) -> Claim:
+def _claim(db: Db, key: log.Key, owner: Owner, fields: log.RowFields, lease_left: LeaseLeft) -> Claim:
     head, epoch = fields[0] + 1, fields[1] + 1
     log.add(db, key, head - 1, epoch, claim_record(owner, epoch, uuid.uuid4().hex))
     db.execute(SQL["claim"], (head, epoch, clock.now_ms(), owner.worker, owner.host, owner.pid, *key))
-    return Claim(key[1], epoch, head, log.owner_of(fields))
+    previous = log.owner_of(fields)
+    displaced = previous is not None and lease_left(previous.worker) is not None
+    return Claim(key[1], epoch, head, previous, displaced)

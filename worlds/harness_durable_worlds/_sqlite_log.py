@@ -9,14 +9,23 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import cast
 
 import apsw
 import msgspec
 
 from harness_durable import clock
 from harness_durable.errors import BadInput, Conflict, DamagedLog, NotFound, WriterFenced
-from harness_durable.world import MAX_BLOB, MAX_RECORD, Owner, Record, RowUpdate, SessionRow, StoredRecord
+from harness_durable.world import (
+    MAX_BLOB,
+    MAX_RECORD,
+    Owner,
+    Record,
+    RowUpdate,
+    Salvage,
+    SessionRow,
+    StoredRecord,
+)
 from harness_durable_worlds._sqlite_db import Db
 from harness_durable_worlds._sqlite_sql import SQL
 
@@ -25,13 +34,6 @@ _EventRow = tuple[int, int, str, str, int, bytes, int]
 RowFields = tuple[int, int, str, int | None, int, int, str | None, str | None, int | None]
 
 NO_LIMIT = -1
-
-
-class Salvage(NamedTuple):
-    """What can still be read of a damaged log, and what cannot, in order."""
-
-    records: list[StoredRecord]
-    damages: list[DamagedLog]
 
 
 class Damage(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -32,6 +32,7 @@ from harness_durable.world import (
     Owner,
     Record,
     RowUpdate,
+    Salvage,
     SessionRow,
     StoredRecord,
     check_session_id,
@@ -78,13 +79,6 @@ async def open_world(url: str, app: str) -> FileWorld:
     store = Store(root, app)
     await anyio.to_thread.run_sync(store.prepare)
     return FileWorld(url, app, store, kind, warnings)
-
-
-class Salvage(NamedTuple):
-    """What can still be read of a damaged log, and what cannot, in order."""
-
-    records: list[StoredRecord]
-    damages: list[DamagedLog]
 
 
 class FileWorld:
@@ -145,8 +139,6 @@ class FileWorld:
         return await self._logs.on(session, lambda log: log.read(after, limit))
 
     async def salvage(self, session: str) -> Salvage:
-        """Everything that can be read, also after damage, for people who repair a log."""
-
         def work(log: Log) -> Salvage:
             found = Salvage([], [])
             for segment, item in log.items(0):
@@ -209,8 +201,8 @@ class FileWorld:
             raise SessionBusy(session, "nobody that can be named", None)
         return claim
 
-    async def release(self, session: str, epoch: int) -> None:
-        if await self._logs.on(session, lambda log: rows.release(log, epoch)):
+    async def release(self, session: str, epoch: int, due: int | None = None) -> None:
+        if await self._patiently(session, lambda log: rows.release(log, epoch, due, self.repairs.append)):
             await self._ring()
 
     async def wait_due(self, timeout: float) -> None:

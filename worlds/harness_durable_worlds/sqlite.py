@@ -28,6 +28,7 @@ from harness_durable.world import (
     Owner,
     Record,
     RowUpdate,
+    Salvage,
     SessionRow,
     StoredRecord,
     check_session_id,
@@ -144,8 +145,7 @@ class SqliteWorld:
             found += await self._read(partial(read, after=found[-1].seq, limit=more), big=True)
         return found
 
-    async def salvage(self, session: str) -> log.Salvage:
-        """Everything that can be read, also after damage, for people who repair a log."""
+    async def salvage(self, session: str) -> Salvage:
         key = self._key(session)
         return await self._read(lambda db: log.salvage(db, key), big=True)
 
@@ -224,12 +224,12 @@ class SqliteWorld:
             Job(run, landed=lambda db: claims.held(db, self._app, taken), after=told, lost=lost)
         )
 
-    async def release(self, session: str, epoch: int) -> None:
+    async def release(self, session: str, epoch: int, due: int | None = None) -> None:
         key = self._key(session)
 
         def run(db: Db) -> None:
             log.head_and_epoch(db, key)
-            claims.release(db, self._app, [(session, epoch)])
+            claims.release(db, self._app, [(session, epoch)], due)
 
         await self._writer.do(Job(run, after=lambda _: self._news.became_due()))
 

@@ -106,7 +106,8 @@ update session set head = ?, epoch = ?, updated = ?, owner = ?, owner_host = ?, 
 where app = ? and sid = ?
 
 -- :name release
-update session set owner = null, owner_host = null, owner_pid = null where app = ? and sid = ? and epoch = ?
+update session set owner = null, owner_host = null, owner_pid = null, due = iif(due is null, null, ifnull(?, due))
+where app = ? and sid = ? and epoch = ?
 
 -- :name put_snapshot
 insert into snapshot (app, sid, seq, body, crc) values (?, ?, ?, ?, ?)

@@ -17,6 +17,7 @@ from harness_durable.state import ModelCall, ToolCall
 
 from . import response as responses
 from .case import Answer, Case, Response
+from .frames import as_sent
 from .naming import is_custom, message_uuid
 from .rebuild import asked_for, content_for
 from .shapes import text_of, value
@@ -26,14 +27,12 @@ from .transcript import Line
 async def gather(ctx: LifeContext, lines: Sequence[Line]) -> Case:
     state, reader = ctx.journal.state, ctx.journal.reader
     turn = state.turn
+    message = state.messages.get(turn.id) if turn is not None else None
     prompt = ("", "")
-    if turn is not None:
-        number = message_uuid(state.native_id, turn.id)
+    if message is not None:
+        number = message_uuid(state.native_id, message.id)
         there = any(line.delivered == number for line in lines)
-        text = (
-            "" if there or turn.id not in state.messages else await reader.text(state.messages[turn.id].text)
-        )
-        prompt = (number, text)
+        prompt = (number, "" if there else as_sent(await reader.text(message.text)))
     asking = [call for call in state.model_calls.values() if _asks(call)]
     shown = asked_for(lines)
     return Case(

@@ -14,6 +14,7 @@ import msgspec
 from harness_durable.adapter import Launch
 from harness_durable.events import AgentSpec
 
+from . import login
 from .naming import RESUME_SENTINEL, SERVER, main_file
 from .shapes import Json
 
@@ -66,7 +67,8 @@ _QUIET = {
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What a start depends on. ``native`` is the conversation's id; ``custom``: there are custom tools."""
+    """What a start depends on. ``native`` is the conversation's id; ``custom``: there are custom tools;
+    ``login``: the harness uses a login of its own."""
 
     binary: str
     native: str
@@ -74,12 +76,15 @@ class Start(msgspec.Struct, frozen=True):
     home: str
     token: str
     custom: bool
+    login: bool = False
 
 
 def launch(start: Start, mode: Mode, transcript: bytes) -> Launch:
     """Start or continue a life. ``transcript`` is the main file, unless the mode is ``fresh``."""
     native = start.native
     files: dict[str, bytes] = {f"{_CONFIG}/tmp/.keep": b""}
+    if start.login:
+        files |= login.files(_CONFIG)
     if mode == "fresh":
         session = ["--session-id", native]
     else:
@@ -129,8 +134,8 @@ def _environment(start: Start, mode: Mode) -> dict[str, str]:
         "TERM": "dumb",
         "CLAUDE_CONFIG_DIR": config,
         "CLAUDE_CODE_TMPDIR": f"{config}/tmp",
-        "ANTHROPIC_BASE_URL": "http://127.0.0.1:@PORT@",
-        "ANTHROPIC_API_KEY": start.token,
+        "XDG_RUNTIME_DIR": start.home,  # for a socket that 2.1.332 opens: it goes when the home goes
+        **_access(start),
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "CLAUDE_CODE_MAX_RETRIES": "100",
@@ -140,6 +145,13 @@ def _environment(start: Start, mode: Mode) -> dict[str, str]:
         env["CLAUDE_CODE_RESUME_PROMPT"] = RESUME_SENTINEL
         env["CLAUDE_CODE_RESUME_SHOWS_CUT_OFF_CALLS"] = "1"
     return env
+
+
+def _access(start: Start) -> dict[str, str]:
+    """The way to the gateway: the token of this life is all that it asks for."""
+    if start.login:
+        return {**login.variables(), "ANTHROPIC_BASE_URL": f"http://127.0.0.1:@PORT@/{start.token}"}
+    return {"ANTHROPIC_BASE_URL": "http://127.0.0.1:@PORT@", "ANTHROPIC_API_KEY": start.token}
 
 
 def _literal(transcript: bytes) -> bytes:

@@ -41,6 +41,7 @@ async def prepare(ctx: LifeContext) -> Launch:
         ctx.home,
         ctx.token,
         custom=bool(ctx.tools.tools),
+        login=ctx.login,
     )
     return launch(start, mode, file_of(rebuilt.lines))
 

@@ -47,6 +47,9 @@ PROMISES: tuple[Promise, ...] = (
             fencing.a_superseded_owner_is_refused,
             fencing.a_take_over_in_the_middle_of_writing,
             fencing.an_owner_stopped_past_its_lease_is_fenced,
+            fencing.a_holder_that_claims_again_gets_a_new_epoch,
+            fencing.a_release_alone_fences_nobody,
+            fencing.a_deleted_sessions_writer_is_fenced_from_the_next,
         ),
     ),
     Promise(
@@ -75,6 +78,7 @@ PROMISES: tuple[Promise, ...] = (
             liveness.renewing_keeps_a_session,
             liveness.leaving_frees_at_once,
             fencing.a_take_over_needs_to_be_asked_for,
+            fencing.a_claim_says_whether_the_previous_owner_may_live,
         ),
     ),
     Promise(
@@ -84,6 +88,7 @@ PROMISES: tuple[Promise, ...] = (
         (
             liveness.only_due_and_free_sessions_are_offered,
             liveness.a_row_parks_and_wakes_with_its_append,
+            liveness.a_release_can_put_a_session_off,
             liveness.parked_sessions_outlive_their_worker_untouched,
         ),
     ),
@@ -124,6 +129,7 @@ PROMISES: tuple[Promise, ...] = (
             logs.the_same_records_again_are_not_doubled,
             logs.an_answer_lost_to_a_kill_is_settled,
             logs.a_refused_writer_is_not_settled_as_written,
+            logs.a_fenced_writer_learns_that_it_had_written,
         ),
     ),
     Promise(

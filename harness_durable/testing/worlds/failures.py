@@ -118,6 +118,7 @@ async def a_torn_append_is_cut_off(bench: Bench) -> str:
     world = await bench.world()
     log = await world.read("s")
     dense(log, "a log with a torn end")
+    expect(await world.salvage("s") == (log, []), "salvage of a log without damage is not the log")
     expect(_ids(log[1:]) == _ids(first), f"the log holds {_ids(log[1:])}, not the last whole append")
     head = await world.append("s", expected_head=len(log), epoch=0, records=second)
     await bench.close(world)
@@ -152,6 +153,9 @@ async def damage_is_reported_and_hides_no_neighbour(bench: Bench) -> str:
     expect(neighbours == before[4:], "the records after the damage are hidden")
     ahead = await world.read("s", limit=3)
     expect(ahead == before[:3], "the records before the damage are hidden")
+    saved, damages = await world.salvage("s")
+    expect(saved == before[:3] + before[4:], f"salvage gave records {[record.seq for record in saved]}")
+    expect(len(damages) == 1, f"salvage reports {len(damages)} damages, not 1")
     return str(error)
 
 

@@ -196,3 +196,81 @@ async def a_take_over_needs_to_be_asked_for(bench: Bench) -> str:
     expect(str(first.pid) in str(busy), f"the sentence does not name the holder: {busy}")
     expect(await other.claim(second, 5) == [], "claim offered a held session")
     return str(busy)
+
+
+async def a_holder_that_claims_again_gets_a_new_epoch(bench: Bench) -> str:
+    world = await bench.world()
+    await begin(world, "s", row=due_now())
+    mine = await worker(world)
+    old = await world.claim_session(mine, "s")
+    expect(await world.claim(mine, 5) == [], "claim offered a session to the worker that holds it")
+    new = await world.claim_session(mine, "s")
+    expect(new.epoch > old.epoch, f"the holder's second claim has epoch {new.epoch} after {old.epoch}")
+    expect(new.previous == mine, f"the holder's second claim names {new.previous} as previous")
+    expect(new.displaced, "the holder's second claim says that its first driver is dead")
+    late = world.append("s", expected_head=new.head, epoch=old.epoch, records=[note(b"late")])
+    await refused(late, WriterFenced, "an append by the holder's first epoch")
+    await add(world, "s", new.head, new.epoch)
+    return f"epoch {new.epoch} fences the holder's own epoch {old.epoch}"
+
+
+async def a_release_alone_fences_nobody(bench: Bench) -> str:
+    world, other = await bench.world(), await bench.world()
+    await begin(world, "s")
+    mine = await worker(world)
+    claim = await world.claim_session(mine, "s")
+    await world.release("s", claim.epoch)
+    head = await add(world, "s", claim.head, claim.epoch)
+    newer = await other.claim_session(await worker(other), "s")
+    expect(newer.head == head + 1, f"the next claim is at {newer.head}, not {head + 1}")
+    late = world.append("s", expected_head=newer.head, epoch=claim.epoch, records=[note(b"late")])
+    await refused(late, WriterFenced, "an append after release and the next claim")
+    return "taken after the release, refused after the next claim"
+
+
+async def a_deleted_sessions_writer_is_fenced_from_the_next(bench: Bench) -> str:
+    world, other = await bench.world(), await bench.world()
+    await begin(world, "s")
+    mine = await worker(world)
+    claim = await world.claim_session(mine, "s")
+    await world.release("s", claim.epoch)
+    await other.delete("s")
+    head = await begin(other, "s")
+    for stale in (head, claim.head):
+        late = world.append("s", expected_head=stale, epoch=claim.epoch, records=[note(b"late")])
+        await refused(late, WriterFenced, "an append by a driver of the deleted session")
+    expect(len(await other.read("s")) == head, "a deleted session's driver wrote to the one made anew")
+    return "refused in the session that was made anew"
+
+
+async def a_claim_says_whether_the_previous_owner_may_live(bench: Bench) -> str:
+    world = await bench.world()
+    mine, rival = await worker(world), await worker(world)
+    for name in ("killed", "stopped", "taken", "released"):
+        await begin(world, name)
+    killed, stopped = await bench.worker(), await bench.worker(lease=SHORT_LEASE)
+    for child, name in ((killed, "killed"), (stopped, "stopped")):
+        first = (await child.must(ClaimOne(0.0, name))).claims[0]
+        expect(not first.displaced and first.previous is None, f"a first claim says {first}")
+    await killed.kill()
+    stopped.signal(signal.SIGSTOP)
+    await world.claim_session(rival, "taken")
+    released = await world.claim_session(rival, "released")
+    await world.release("released", released.epoch)
+
+    async def claimed(name: str) -> Claim | None:
+        try:
+            return await world.claim_session(mine, name)
+        except SessionBusy:
+            return None
+
+    async def displaced(name: str) -> bool:
+        claim = await bench.until(f"claiming {name!r}", lambda: claimed(name))
+        return claim.displaced
+
+    expect(not await displaced("killed"), "a killed owner is said to be alive, maybe")
+    expect(await displaced("stopped"), "an owner that was stopped past its lease is said to be dead")
+    expect(not await displaced("released"), "an owner that released is said to be displaced")
+    taken = await world.claim_session(mine, "taken", take_over=True)
+    expect(taken.displaced, "a live owner is taken over by name, and said to be dead")
+    return "killed and released: no; stopped past its lease and taken over: maybe"

@@ -166,3 +166,30 @@ async def parked_sessions_outlive_their_worker_untouched(bench: Bench) -> str:
     head = (await world.session("s")).head
     expect(head == claim.head, f"a restart moved a parked session from {claim.head} to {head}")
     return "killed and reopened; nothing offered, nothing written"
+
+
+async def a_release_can_put_a_session_off(bench: Bench) -> str:
+    world, other = await bench.world(), await bench.world()
+    mine, rival = await worker(world), await worker(other)
+    for name in ("bad", "woken"):
+        await begin(world, name, row=due_now("queued"))
+    await begin(world, "parked")
+    far = clock.now_ms() + 3_600_000
+    claims = [*await world.claim(mine, 5), await world.claim_session(mine, "parked")]
+    for claim in claims:
+        await world.release(claim.session, claim.epoch, far)
+    rows = {row.session: (row.status, row.due, row.owner) for row in await other.sessions()}
+    wanted = {"bad": ("queued", far, None), "woken": ("queued", far, None), "parked": ("parked", None, None)}
+    expect(rows == wanted, f"after a release with a due time, the rows are {rows}")
+    expect(await other.claim(rival, 5) == [], "a session that was put off is offered at once")
+    head = (await other.session("woken")).head
+    await other.append("woken", expected_head=head, epoch=0, records=[note(b"a message")], row=due_now())
+    woken = [claim.session for claim in await other.claim(rival, 5)]
+    expect(woken == ["woken"], f"with a message for one session that was put off, claim offers {woken}")
+    await world.release("woken", claims[0].epoch, far + 1)
+    expect((await other.session("woken")).due != far + 1, "a release by an old epoch put a session off")
+    again = await other.claim_session(rival, "bad")
+    await other.release("bad", again.epoch, clock.now_ms() + 300)
+    back = await bench.until("offering what was put off for 300 ms", lambda: other.claim(rival, 5))
+    expect([claim.session for claim in back] == ["bad"], f"after 300 ms, claim offers {back}")
+    return "put off by release, woken by a message, back when its time has come; a parked one stays parked"

@@ -210,3 +210,23 @@ async def a_refused_writer_is_not_settled_as_written(bench: Bench) -> str:
     ids = [record.id for record in await other.read("s")]
     expect(records[0].id not in ids, "the repeated append of a fenced writer is in the log")
     return "a fenced writer's repeated append stays refused"
+
+
+async def a_fenced_writer_learns_that_it_had_written(bench: Bench) -> str:
+    world, other = await bench.world(), await bench.world()
+    await begin(world, "s")
+    first, second = await worker(world), await worker(other)
+    claim = await world.claim_session(first, "s")
+    written = [note(b"before"), note(b"the take-over")]
+    await world.append("s", expected_head=claim.head, epoch=claim.epoch, records=written)
+    newer = await other.claim_session(second, "s", take_over=True)
+    await add(other, "s", newer.head, newer.epoch)
+    for again in (world, other):
+        head = await again.append("s", expected_head=claim.head, epoch=claim.epoch, records=written)
+        wanted = claim.head + 2
+        expect(head == wanted, f"a fenced writer's repeat of what is there returned {head}, not {wanted}")
+    more = world.append("s", expected_head=claim.head + 2, epoch=claim.epoch, records=[note(b"more")])
+    await refused(more, WriterFenced, "what a fenced writer had not written")
+    log = await world.read("s")
+    expect(len(log) == newer.head + 1, "a fenced writer's repeat is in the log twice")
+    return "told of what it had written before, refused with anything else"

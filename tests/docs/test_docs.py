@@ -1,0 +1,124 @@
+"""Every ``sh`` and ``python`` block of our pages runs as it is printed, top to bottom, in a scratch folder.
+
+The model is scripted. ``pip install`` of this very package is checked and not run. A block that needs things
+of the reader's own says so in its first line, ``# A fragment: ...``, and must then still be valid Python.
+Names that the pages mention (settings, commands) must exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Generator
+from importlib.metadata import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import harness_durable
+from harness_durable.cli.main import COMMANDS
+from harness_durable.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+)
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+FRAGMENT = "# A fragment: "
+INSTALL = "pip install harness-durable"
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    name = str(page.relative_to(ROOT))
+    return [Block(name, found[2], textwrap.dedent(found[3])) for found in FENCE.finditer(page.read_text())]
+
+
+EVERY = [block for page in PAGES for block in blocks(page)]
+RUNNABLE = [page for page in PAGES if any(block.language in ("sh", "python") for block in blocks(page))]
+
+
+@pytest.fixture(scope="session")
+def provider() -> Generator[str]:
+    command = [sys.executable, "-m", "harness_durable.testing.provider", "--policy", "echo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def program(block: Block) -> list[str]:
+    """The command that runs a block; a ``main`` that the reader would call is called."""
+    if block.language == "sh":
+        kept = [line for line in block.text.splitlines() if line != INSTALL]
+        return ["bash", "-euo", "pipefail", "-c", "\n".join(kept)]
+    main = "async def main()" in block.text and "asyncio.run(main())" not in block.text
+    call = "\nimport asyncio\nasyncio.run(main())\n" if main else ""
+    return [sys.executable, "-W", "error", "-c", block.text + call]
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_shows_works(page: Path, tmp_path: Path, provider: str) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
+    env |= {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HARNESS_DURABLE_UPSTREAM_URL": provider,
+        "ANTHROPIC_API_KEY": "sk-docs",
+        "HARNESS_DURABLE_RUN_DIR": str(tmp_path / "run"),
+    }
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    for block in blocks(page):
+        if block.language not in ("sh", "python"):
+            continue
+        if block.text.startswith(FRAGMENT):
+            compile(block.text, block.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            continue
+        done = subprocess.run(
+            program(block), cwd=folder, env=env, capture_output=True, text=True, timeout=170
+        )
+        assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
+
+
+def test_what_pip_is_told_to_install_is_what_this_is() -> None:
+    assert any(INSTALL in block.text for block in EVERY)
+    assert metadata("harness-durable")["Version"] == harness_durable.__version__
+
+
+def test_make_blocks_name_targets_that_exist() -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = [word for block in EVERY for word in re.findall(r"^make ([\w-]+)", block.text, re.MULTILINE)]
+    assert "demo" in named
+    assert set(named) <= set(targets)
+
+
+def test_settings_and_commands_that_pages_mention_exist() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    settings = {PREFIX + name.upper() for name in Settings.model_fields}
+    rooms = ("harness_durable", "adapters", "sandboxes", "worlds")
+    source = "\n".join(path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py"))
+    for name in set(re.findall(rf"{PREFIX}[A-Z_]+\b", text)):
+        assert name in settings or f'"{name}"' in source, name
+    for name in re.findall(r"`harness-durable ([a-z]+)", text):
+        assert name in COMMANDS, name
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", harness_durable.__all__)
+def test_every_public_name_resolves_and_is_documented(name: str) -> None:
+    assert getattr(importlib.import_module("harness_durable"), name).__doc__

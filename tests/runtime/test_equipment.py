@@ -1,0 +1,130 @@
+"""What a worker brings along, and what it finds out before it starts anything."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+import pytest
+
+from harness_durable.errors import BadSetting, BadTool, UnknownName
+from harness_durable.gateway import Progress
+from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.progress import ProgressWriter, shown
+from harness_durable.settings import resolve
+from harness_durable.tools import tool
+from tests.runtime.kit import Harness, Place, Store, accepted, equipped, until
+from tests.unit.session_kit import AGENT, SESSION, begun, seen
+
+
+@tool(replay="idempotent", probe=lambda: None)
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def provider(**settings: object) -> Equipment:
+    return Equipment(resolve(settings, environ={}).settings)
+
+
+def test_the_real_provider_is_not_asked_without_a_key() -> None:
+    with pytest.raises(BadSetting, match="ANTHROPIC_API_KEY"):
+        provider().check_provider()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"upstream_key": "sk-1"},
+        {"upstream_auth": "login"},
+        {"upstream_url": "http://127.0.0.1:9"},
+        {"upstream_url": "https://notanthropic.example"},
+    ],
+)
+def test_whoever_may_be_asked_without_a_key_is(settings: dict[str, str]) -> None:
+    provider(**settings).check_provider()
+
+
+def test_a_header_can_be_the_credential() -> None:
+    provider(upstream_headers={"Authorization": "Bearer x"}).check_provider()
+    with pytest.raises(BadSetting):
+        provider(upstream_headers={"X-Team": "blue"}).check_provider()
+
+
+def test_a_key_that_cannot_be_sent_is_found_out_and_not_shown() -> None:
+    with pytest.raises(BadSetting) as error:
+        provider(upstream_key="sk-secret\n").check_provider()
+    assert "sk-secret" not in str(error.value)
+
+
+def test_tools_that_the_session_needs_and_are_not_here_are_all_named() -> None:
+    agent = msgspec.structs.replace(AGENT, custom_tools=("pay", "zap", "ask"))
+    with pytest.raises(BadTool, match="tools ask, zap,"):
+        equipped(None, None, pay).check_tools(agent)
+    equipped(None, None, pay).check_tools(msgspec.structs.replace(AGENT, custom_tools=("pay",)))
+
+
+def test_policies_come_from_the_harness_the_session_and_the_tools() -> None:
+    agent = msgspec.structs.replace(AGENT, policies={"Bash": "safe", "Read": "never"})
+    equipment = equipped(None, None, pay)
+    assert equipment.policies(AGENT) == {"Read": "safe", seen("pay"): "idempotent"}
+    assert equipment.policies(agent) == {"Bash": "safe", "Read": "never", seen("pay"): "idempotent"}
+    classify = equipment.classifier(AGENT)
+    assert [classify(name) for name in (seen("pay"), "Read", "unheard of")] == [
+        ("idempotent", "custom"),
+        ("safe", "builtin"),
+        ("never", "builtin"),
+    ]
+
+
+async def test_facts_are_what_the_log_cannot_know() -> None:
+    world, place = Store(), Place("L1")
+    journal = await begun(world)
+    facts = await equipped(None, place, pay).facts(journal.state)
+    assert (facts.keeper_alive, facts.probes, facts.asks) == (True, frozenset({seen("pay")}), False)
+    place.die("L1")
+    assert not (await equipped(None, place).facts(journal.state)).keeper_alive
+
+
+async def test_a_session_in_which_a_person_is_asked_says_so() -> None:
+    inbox = await accepted(Store(), agent=msgspec.structs.replace(AGENT, permission_mode="ask"))
+    assert (await equipped().facts(inbox.state)).asks
+
+
+async def test_what_is_used_is_made_once_and_closed_at_the_end() -> None:
+    place = Place()
+    equipment = equipped(Harness(), place)
+    assert equipment.sandbox("local") is place
+    with pytest.raises(UnknownName):
+        equipment.adapter("nonsense")
+    await equipment.aclose()
+    assert place.closed
+
+
+# ------------------------------------------------------------------------------------------- progress
+
+
+async def test_progress_is_replaced_and_a_store_that_is_away_is_no_matter() -> None:
+    world = Store()
+    await accepted(world)
+    writer = ProgressWriter(world, SESSION)
+
+    async def stored(text: str) -> None:
+        async def is_there() -> bool:
+            return shown(await world.progress(SESSION)).text == text
+
+        await until(is_there)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        writer.model(Progress("m1", None, "one", 3))
+        writer.model(Progress("m1", None, "one two", 7))
+        await stored("one two")
+        world.down = True
+        writer.tool("c1", "lost")
+        await anyio.wait_all_tasks_blocked()
+        world.down = False
+        writer.tool("c1", "half \ud83d")
+        await stored("half \ufffd")
+        writer.model(Progress("m1", None, "one two", 7, True))
+        await stored("")
+        tasks.cancel_scope.cancel()
