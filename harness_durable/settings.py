@@ -5,6 +5,7 @@ A number that cannot be used warns once and is clamped; a World URL that cannot 
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 import warnings
@@ -79,8 +80,8 @@ def resolve(
         *(("flag", {key: value}) for key, value in (flags or {}).items() if value is not None),
     ):
         for key, value in found.items():
-            values[key] = _clamped(key, value, source)
-            origins[key] = source
+            values[key], origins[key] = value, source
+    values = {key: _clamped(key, value, origins[key]) for key, value in values.items()}
     try:
         return Resolved(settings=Settings(**values), origins=origins)
     except ValidationError as error:
@@ -131,7 +132,8 @@ def _clamped(key: str, value: Any, source: str) -> Any:
     low, high = (getattr(rule, name) for rule, name in zip(field.metadata, ("ge", "le"), strict=True))
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+        number = field.default if math.isnan(number) else number
+    except (TypeError, ValueError, OverflowError):
         number = field.default
     clamped = min(max(number, low), high)
     if str(clamped) != str(value) and clamped != _number(value):

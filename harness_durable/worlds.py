@@ -13,19 +13,19 @@ from harness_durable.world import World
 Opener = Callable[[str, str], Awaitable[World]]
 """What a World registers: ``open_world(url, app)``."""
 
-_PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)|(?<=password=)[^&]*")
+_PARAMETER = re.compile(r"(?<=password=)[^&]*")
 
 
 def redact(url: str) -> str:
-    """The URL without its password, for people and logs."""
-    if "password=" in url:
-        url = _PASSWORD.sub("***", url)
-    scheme, found, rest = url.partition("://")
-    if not found or "@" not in rest:
+    """The URL without its password, for people and logs: without what stands between a colon and the last @,
+    since people paste passwords as they are, and without the value of a ``password`` parameter."""
+    url = _PARAMETER.sub("***", url)
+    scheme, mark, rest = url.partition("://" if "://" in url else ":")
+    before, at, host = rest.rpartition("@")
+    user, colon, _ = before.partition(":")
+    if not at or (scheme and not colon):
         return url
-    userinfo, _, host = rest.rpartition("@")
-    user = userinfo.partition(":")[0]
-    return f"{scheme}://{user}:***@{host}" if ":" in userinfo else url
+    return f"{scheme}{mark}{user}:***@{host}" if colon else f"{mark}***@{host}"
 
 
 async def open_world(url: str, app: str = "default") -> World:

@@ -176,7 +176,7 @@ class Lives:
         try:
             end = await first_of(
                 lambda: self._drive(context, link, gateway),
-                lambda: gateway.serve(link.requests()),
+                lambda: self._serve(gateway, link),
                 self._progress.run,
                 *(self._settler(context.tools, call) for call in settling),
             )
@@ -194,6 +194,11 @@ class Lives:
             await self._settle(end)
             await self.sandbox.reap(ref)
             await self.journal.life_ended(context.life, SETTLED)
+
+    async def _serve(self, gateway: Gateway, link: Link) -> None:
+        """A keeper that is gone is for the adapter to find out, after it has read what was still written."""
+        with contextlib.suppress(KeeperGone):
+            await gateway.serve(link.requests())
 
     async def _drive(self, context: LifeContext, link: Link, gateway: Gateway) -> TurnEnd:
         """An answer that was on its way when the harness died is paid for: it is recorded first."""
