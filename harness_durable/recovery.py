@@ -143,7 +143,7 @@ def _cut_off(state: Session, call: ToolCall, facts: Facts) -> CallPlan:
     """Before a cancelled turn: nothing runs again, only the truth is written."""
     if call.released_in is None:
         return CallPlan(call.id, call.name, "not_started", "never released, and the turn is stopped")
-    if call.origin == "custom" and call.name in facts.probes:
+    if call.origin == "custom" and call.name in facts.probes and not facts.rival:
         return CallPlan(call.id, call.name, "probe", "released without outcome; the tool can be asked")
     return CallPlan(call.id, call.name, "unknown", "released without outcome, and the turn is stopped")
 

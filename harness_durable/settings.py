@@ -26,20 +26,24 @@ _FALLBACKS = {"upstream_key": "ANTHROPIC_API_KEY", "upstream_url": "ANTHROPIC_BA
 
 
 class Settings(BaseModel):
-    """Every setting, its default and what it is for."""
+    """Every setting, its default and what it is for. What may hold a secret is not in its ``repr``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     world: str = Field(
-        "sqlite:.harness-durable/world.db", description="where logs live: file:DIR, sqlite:PATH, …"
+        "sqlite:.harness-durable/world.db",
+        description="where logs live: file:DIR, sqlite:PATH, …",
+        repr=False,
     )
     app: str = Field("default", description="apps on one World never see each other's sessions")
     adapter: str = Field("claude-code", description="the harness that new sessions use")
     sandbox: str = Field("local", description="where harnesses run")
     model: str = Field("claude-sonnet-4-5", description="the model that new sessions use")
-    upstream_url: str = Field("https://api.anthropic.com", description="base URL of the model provider")
+    upstream_url: str = Field(
+        "https://api.anthropic.com", description="base URL of the model provider", repr=False
+    )
     upstream_key: SecretStr | None = Field(None, description="the provider's key; never leaves the worker")
-    upstream_headers: dict[str, str] = Field({}, description="further headers for the provider")
+    upstream_headers: dict[str, str] = Field({}, description="further headers for the provider", repr=False)
     upstream_auth: Literal["key", "login"] = Field(
         "key", description="login: pass the harness's own login through, which then enters the sandbox"
     )
@@ -125,9 +129,9 @@ def _parsed(key: str, text: str) -> Any:
 
 def _clamped(key: str, value: Any, source: str) -> Any:
     """A number out of bounds, or no number at all: warn and use the nearest, or the default."""
-    field = Settings.model_fields[key]
-    kind = cast(type, field.annotation)
-    if kind is not int and kind is not float:
+    field = Settings.model_fields.get(key)
+    kind = cast(type, field.annotation) if field is not None else str
+    if field is None or (kind is not int and kind is not float):
         return value
     low, high = (getattr(rule, name) for rule, name in zip(field.metadata, ("ge", "le"), strict=True))
     try:

@@ -154,10 +154,12 @@ class World(Protocol):
 
         Records found right after ``expected_head`` under the same ids are ours: the append has happened, and
         its own end is returned, also if others have appended since, and also if the writer has been fenced
-        since. (A call that a claim overtakes while it runs raises ``WriterFenced`` all the same.) Otherwise raises ``WriterFenced`` if ``epoch`` > 0 is not the session's newest: it has been
-        claimed anew, or deleted and made anew. (A release alone fences nobody: until the next claim, what the
-        last driver still has to say is taken.) Otherwise raises ``Conflict`` with the records in between if
-        the head has moved. ``StorageUnavailable.unclear`` means: call again with the same records.
+        since. (A call that a claim overtakes while it runs raises ``WriterFenced`` all the same.)
+
+        Otherwise raises ``WriterFenced`` if ``epoch`` > 0 is not the session's newest: it has been claimed
+        anew, or deleted and made anew. (A release alone fences nobody: until the next claim, what the last
+        driver still has to say is taken.) Otherwise raises ``Conflict`` with the records in between if the
+        head has moved. ``StorageUnavailable.unclear`` means: call again with the same records.
         """
         ...
 

@@ -20,7 +20,9 @@ def redact(url: str) -> str:
     """The URL without its password, for people and logs: without what stands between a colon and the last @,
     since people paste passwords as they are, and without the value of a ``password`` parameter."""
     url = _PARAMETER.sub("***", url)
-    scheme, mark, rest = url.partition("://" if "://" in url else ":")
+    scheme = url.partition(":")[0]
+    mark = "://" if url.startswith("://", len(scheme)) else ":"
+    rest = url[len(scheme + mark) :]
     before, at, host = rest.rpartition("@")
     user, colon, _ = before.partition(":")
     if not at or (scheme and not colon):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import AsyncGenerator
@@ -40,7 +41,7 @@ async def arriving(world: World, session: str, *, to_stderr: bool) -> AsyncGener
     """Show the end of the text that is arriving, on a line that is overwritten; on a terminal only. Gives
     what every other line has to begin with."""
     stream = sys.stderr if to_stderr else sys.stdout
-    if not stream.isatty():
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield ""
         return
     async with anyio.create_task_group() as tasks:

@@ -84,8 +84,14 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="harness-durable")
-def group() -> None:
+@click.pass_context
+def group(ctx: click.Context) -> None:
     """Coding agents that outlive their process, their container and their machine."""
+    # Unset, click decides: colour on a terminal only. A state is always also a word.
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
+    elif os.environ.get("FORCE_COLOR"):
+        ctx.color = True
 
 
 def main() -> None:

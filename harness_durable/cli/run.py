@@ -27,6 +27,7 @@ EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
 @click.option("--model", help="model for a new session")
 @click.option("--workspace", type=click.Path(exists=True, file_okay=False), default=".")
 @click.option("--tools", "module", help="Python file or module whose @tool functions the agent gets")
+@click.option("--ask", is_flag=True, help="in a new session ask before a call that is not safe; see `answer`")
 @click.option("--quiet", "-q", is_flag=True, help="only the final text")
 @world_options
 @json_option
@@ -36,6 +37,7 @@ async def run(
     session: str | None,
     message_id: str | None,
     module: str | None,
+    ask: bool,
     quiet: bool,
     as_json: bool,
     workspace: str,
@@ -52,7 +54,8 @@ async def run(
     agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}
     async with Durable.open(**flags) as durable:
         durable.worker.equipment.check_provider()
-        agent = durable.agent(**agent_flags, workspace=workspace, tools=tools)
+        mode = "ask" if ask else "default"
+        agent = durable.agent(**agent_flags, workspace=workspace, tools=tools, permission_mode=mode)
         since = await _head(durable, session)
         opened = await agent.session(session)
         await durable.refuse_if_held(opened.id)

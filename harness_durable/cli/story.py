@@ -42,7 +42,10 @@ def tell(state: Session, entry: ev.Entry) -> Line | None:
         case ev.StopRequested():
             return Line("■", f"{event.by} asked for a stop", "person")
         case ev.PermissionRequested():
-            return Line("?", f"permission {event.request} asked for {event.name}", "person")
+            call = state.tool_calls.get(event.call)
+            what = event.name if call is None else f"{named(call)} ({given(call)})"
+            how = f"`harness-durable answer SESSION {event.request} --allow` (or --deny)"
+            return Line("?", f"permission asked for {what}: {how}", "person")
         case ev.PermissionResolved():
             return Line("?", f"permission {'given' if event.allow else 'refused'} by {event.by}", "person")
         case ev.LifeStarted() | ev.LifeAttached() | ev.LifeEnded() | ev.TurnInterrupted() | ev.TurnResumed():

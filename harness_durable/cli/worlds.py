@@ -1,7 +1,7 @@
 """``harness-durable worlds``: which Worlds there are, and whether one keeps its promises here.
 
 What surprises: ``check`` is the conformance suite that a World's author runs. It starts and kills processes
-on the store, in apps of its own, so that it can be run against a store that is in use.
+on the store, in apps of its own, which it removes, so that it can be run against a store that is in use.
 """
 
 from __future__ import annotations
@@ -27,8 +27,13 @@ async def run_check(url: str, as_json: bool, slack: float = 1.0) -> int:
     Raises ``UsageError`` for a URL that cannot be opened, before anything is checked.
     """
     from harness_durable.testing.worlds import check_world
+    from harness_durable.testing.worlds.bench import fresh_app, remove_app
 
-    await (await open_world(url)).aclose()
+    world = await open_world(url, fresh_app())
+    try:
+        await remove_app(world)
+    finally:
+        await world.aclose()
     broken = 0
     async with aclosing(check_world(url, slack=slack)) as results:
         async for result in results:

@@ -91,7 +91,7 @@ def play(stage: Stage, cast: Cast, *, heading: Say, say: Say) -> None:
     subprocess.run(command("recover", SESSION, "--dry-run"), env=environment, stdout=sys.stderr)
     for number in range(2, MOST_WORKERS + 1):
         again = "" if number == 2 else f" ({number - 1} were killed)"
-        heading(f"3. Another worker starts, with nothing but the log{again}. The same turn goes on")
+        heading(f"3. Another worker starts{again}. The same turn goes on")
         if run_worker(stage, cast, {}) >= 0:
             return
 

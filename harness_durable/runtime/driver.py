@@ -80,7 +80,8 @@ class Driver:
 
     async def _step(self) -> bool:
         """One rung of the ladder. False when there is nothing left to do."""
-        plan = recovery.plan(self.journal.state, await self.equipment.facts(self.journal.state))
+        facts = await self.equipment.facts(self.journal.state, rival=self.claim.displaced)
+        plan = recovery.plan(self.journal.state, facts)
         reach("recovery.planned")
         log.info("session %s: %s (%s)", self.claim.session, plan.rung, plan.reason)
         match plan.rung:

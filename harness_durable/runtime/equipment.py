@@ -91,8 +91,9 @@ class Equipment:
         custom = {adapter.custom_name(tool.name) for tool in self.tools}
         return lambda name: (policies.get(name, "never"), "custom" if name in custom else "builtin")
 
-    async def facts(self, state: Session) -> Facts:
-        """What recovery must know beside the log: is the keeper alive, what are today's policies."""
+    async def facts(self, state: Session, *, rival: bool = False) -> Facts:
+        """What recovery must know beside the log: is the keeper alive, what are today's policies. ``rival``:
+        the worker before us may still be alive."""
         if state.agent is None:
             return Facts(False)
         adapter, sandbox = self.adapter(state.agent.adapter), self.sandbox(state.agent.sandbox)
@@ -102,6 +103,7 @@ class Equipment:
             probes=frozenset(adapter.custom_name(tool.name) for tool in self.tools if tool.probe is not None),
             containers=adapter.containers,
             asks=state.agent.permission_mode == ASKING,
+            rival=rival,
         )
 
     async def aclose(self) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import re
+import subprocess
 import time
 
 import pytest
 
 from harness_durable import events as ev
 from harness_durable.cli.common import one_line, visible
-from tests.cli.kit import Cli
+from tests.cli.kit import SCRIPT, Cli
 
 TRICKS = {
     "colour": "\x1b[31mred",
@@ -52,20 +57,54 @@ def test_a_line_of_ten_megabytes_is_shown_at_once() -> None:
     assert time.process_time() - begun < 30  # minutes, were it done character by character and by trial
 
 
-@pytest.mark.parametrize(
-    "words", [["trace", "s"], ["trace", "s", "--md"], ["sessions"], ["recover", "s", "--dry-run"]]
-)
-@pytest.mark.parametrize("trick", TRICKS)
-def test_no_command_passes_them_on(words: list[str], trick: str, cli: Cli) -> None:
-    text = TRICKS[trick]
-    if trick == "half pair":
-        text = text.encode("utf-8", "replace").decode() + "\x1b"
+@pytest.fixture
+def hostile(cli: Cli) -> Cli:
+    """A session in which everything that an agent may say is a trick."""
+    text = " ".join(trick for name, trick in TRICKS.items() if name != "half pair")
     life = ev.LifeStarted("L1", "m-1", "local", "run", "here", text)
     happened = (ev.TurnStarted("m-1"), life, ev.LifeEnded("L1", text), ev.TurnNeedsInput("m-1", text))
-    cli.log("s", happened, message=text + "x", status="needs_input")
-    done = cli(*words)
+    cli.log("s", happened, message=text, status="needs_input")
+    return cli
+
+
+LOOKS = [["trace", "s"], ["trace", "s", "--md"], ["sessions"], ["recover", "s", "--dry-run"]]
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_no_command_passes_them_on(words: list[str], hostile: Cli) -> None:
+    done = hostile(*words)
     assert done.returncode == 0, done.stderr
     assert not dangerous(done.stdout.decode() + done.stderr.decode())
+
+
+def on_a_terminal(cli: Cli, *words: str, **env: str) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        with os.fdopen(theirs, "wb") as terminal:
+            process = subprocess.Popen(
+                [SCRIPT, *words], cwd=cli.folder, env={**cli.env, "TERM": "xterm", **env}, stdout=terminal
+            )
+        seen = b""
+        with contextlib.suppress(OSError):  # how the end of a terminal looks
+            while chunk := screen.read(65536):
+                seen += chunk
+        assert process.wait() == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+OUR_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_a_terminal_gets_no_control_sequence_but_our_own_colours(words: list[str], hostile: Cli) -> None:
+    assert not dangerous(OUR_COLOURS.sub("", on_a_terminal(hostile, *words)))
+
+
+def test_colour_is_for_terminals_that_want_it(hostile: Cli) -> None:
+    assert OUR_COLOURS.search(on_a_terminal(hostile, "trace", "s"))
+    for unwanted in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert not OUR_COLOURS.search(on_a_terminal(hostile, "trace", "s", **unwanted))
 
 
 def test_a_name_given_on_the_command_line_is_shown_safely_in_the_error(cli: Cli) -> None:

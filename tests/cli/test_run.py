@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from typing import IO, cast
@@ -182,3 +183,17 @@ def test_a_worker_drives_what_was_sent_and_hands_back_when_told_to_stop(either: 
         assert not leftovers(either)
         [row] = either.json("sessions")
         assert (row["state"], row["owner_alive"]) == ("running", False)
+
+
+@pytest.mark.parametrize(("said", "word"), [("--allow", "tool.completed"), ("--deny", "tool.not_started")])
+def test_a_person_is_asked_and_answers_from_another_terminal(said: str, word: str, cli: Cli) -> None:
+    with cli.provider(calls(bash("touch made")), says("done")):
+        process = cli.start("run", "go", "-s", "s", "--ask")
+        asked = held(process, "permission asked for Bash (touch made)")
+        [request] = re.findall(r"answer SESSION (\S+) --allow", asked)
+        [answered] = cli.json("answer", "s", request, said, "--reason", "because")
+        process.communicate()
+    assert answered == {"session": "s", "request": request, "allow": said == "--allow"}
+    assert process.returncode == 0
+    assert (cli.folder / "made").exists() == (said == "--allow")
+    assert word in [line["kind"] for line in cli.json("trace", "s")]

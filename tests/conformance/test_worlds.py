@@ -1,4 +1,5 @@
-"""Every World keeps every promise. One test for each check, so that a failure names what is broken."""
+"""Every World keeps every promise. One test for each check, so that a failure names what is broken; and no
+check leaves anything in the store."""
 
 from __future__ import annotations
 
@@ -20,3 +21,4 @@ CHECKS = [
 @pytest.mark.parametrize("world", subjects.URLS)
 async def test_a_world_keeps_its_promise(world: str, check: Check, tmp_path: Path) -> None:
     assert await run_check(check, subjects.subject(world, tmp_path))
+    assert subjects.LEFT[world](tmp_path) == subjects.EMPTY[world]

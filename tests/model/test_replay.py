@@ -10,7 +10,7 @@ import itertools
 import os
 import random
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from harness_durable.errors import HarnessDurableError
 from harness_durable.world import Owner, Record, RowUpdate, StoredRecord, World
 from harness_durable.worlds import open_world
 from tests.model.twin import OK, Entry, Pen, Twin, broken
-from tests.worlds import subjects
+from tests.worlds import reference, subjects
 
 WALKS, STEPS, DRIVERS = 30, 40, 3
 DUE, PARKED = RowUpdate("queued", 1), RowUpdate("parked", None)
@@ -37,7 +37,7 @@ async def answer(call: Awaitable[object]) -> str:
 class Walk:
     """One session, on a store that two instances have open; a driver keeps to one of them."""
 
-    def __init__(self, worlds: list[World], session: str, seed: int) -> None:
+    def __init__(self, worlds: Sequence[World], session: str, seed: int) -> None:
         self.worlds, self.session, self.twin = worlds, session, Twin()
         self.random = random.Random(seed)
         self.owners: dict[int, Owner] = {}
@@ -60,7 +60,7 @@ class Walk:
         driver = self.random.randrange(DRIVERS)
         pens = self.twin.pens
         steps = [self.accept, self.queue, self.polite, self.take_over, self.crash]
-        steps += [self.work, self.work, self.park, self.read, self.repeat] if pens else []
+        steps += [self.work, self.work, self.park, self.release, self.read, self.repeat] if pens else []
         chosen = self.random.choice(steps)
         wanted, got = await chosen(driver)
         self.said.append(f"{chosen.__name__}({driver}): {got}")
@@ -106,10 +106,10 @@ class Walk:
         )
         return self.twin.append(pen, kind), await answer(call)
 
-    async def work(self, _: int) -> tuple[str, str]:
+    async def work(self, driver: int) -> tuple[str, str]:
         return await self.write(self.pen(), "work")
 
-    async def park(self, _: int) -> tuple[str, str]:
+    async def park(self, driver: int) -> tuple[str, str]:
         pen = self.pen()
         wanted, got = await self.write(pen, "done")
         if wanted == got == OK:
@@ -117,7 +117,13 @@ class Walk:
             got = await answer(self.world(pen.driver).release(self.session, pen.epoch))
         return wanted, got
 
-    async def read(self, _: int) -> tuple[str, str]:
+    async def release(self, driver: int) -> tuple[str, str]:
+        """Given back although there is work: by whoever drives, or too late by one who was superseded."""
+        pen = self.pen()
+        call = self.world(pen.driver).release(self.session, pen.epoch)
+        return self.twin.release(pen), await answer(call)
+
+    async def read(self, driver: int) -> tuple[str, str]:
         """A driver looks at the log: whatever it missed, it goes on from the head."""
         pen = self.pen()
         missed = await self.world(pen.driver).read(self.session, pen.head)
@@ -166,7 +172,17 @@ def entry_of(record: StoredRecord) -> Entry:
 @pytest.mark.parametrize("world", subjects.URLS)
 async def test_a_world_walks_as_the_model_does(world: str, tmp_path: Path) -> None:
     url = subjects.URLS[world](tmp_path)
-    worlds = [await open_world(url, "model") for _ in range(2)]
+    await walk_on([await open_world(url, "model") for _ in range(2)])
+
+
+@pytest.mark.parametrize("mutant", ["no-cas", "no-fence", "release-any", "no-outbox", "two-owners"])
+async def test_a_world_that_walks_otherwise_is_found_out(mutant: str, tmp_path: Path) -> None:
+    url = subjects.plain(tmp_path, mutant).url
+    with pytest.raises(AssertionError):
+        await walk_on([await reference.open_world(url, "model") for _ in range(2)])
+
+
+async def walk_on(worlds: Sequence[World]) -> None:
     try:
         for seed in range(WALKS):
             session = f"walk-{seed}"

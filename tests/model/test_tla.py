@@ -21,8 +21,10 @@ FENCE_INVARIANTS = ("OneWriter", "EpochsGrow", "NoMessageForgotten")
 SEGMENTS = dict.fromkeys(
     ("CreateFirst", "CheckChain", "AdoptLocked", "LookAgain", "LookAfter", "WriteLocked"), "TRUE"
 )
-# 84,405 states. Checked once with larger ones: 2 processes, 3 segments, 2 writes each (1,971,187 states).
 SEGMENTS_SIZE = {"p1": "p1", "p2": "p2", "P": "{p1, p2}", "MaxEpoch": "3", "MaxWrites": "1"}
+THREE_CLAIMERS = SEGMENTS_SIZE | {"p3": "p3", "P": "{p1, p2, p3}", "MaxWrites": "0"}
+"""84,405 and 19,321 states. Checked once with larger ones: two processes with 2 writes each (1,971,187), two
+with 4 segments (1,370,567), three with 2 segments and a write each (55,635)."""
 SEGMENTS_INVARIANTS = ("NothingAcknowledgedIsLost", "NoHole", "OneWriter", "EpochsGrow")
 
 
@@ -68,8 +70,9 @@ def test_a_mutant_of_the_log_fails(mutant: str, broken: str, tmp_path: Path) -> 
     assert f"Invariant {broken} is violated" in said, said[-4000:]
 
 
-def test_segments_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    said = check("FileFence", SEGMENTS_SIZE | SEGMENTS, SEGMENTS_INVARIANTS, tmp_path, "Alike")
+@pytest.mark.parametrize("size", [SEGMENTS_SIZE, THREE_CLAIMERS], ids=["writing", "claiming"])
+def test_segments_lose_nothing_that_was_acknowledged(size: dict[str, str], tmp_path: Path) -> None:
+    said = check("FileFence", size | SEGMENTS, SEGMENTS_INVARIANTS, tmp_path, "Alike")
     assert "No error has been found" in said, said[-4000:]
 
 

@@ -28,7 +28,7 @@ from harness_durable.settings import Settings
 from harness_durable.state import Session, Turn
 from harness_durable.tools import Tool
 from harness_durable.world import LEASE_SECONDS, Claim, Owner, StoredRecord, World
-from tests.unit.memory_world import OTHER, MemoryWorld
+from tests.unit.memory_world import OTHER, OWNER, MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, seen
 
 T = TypeVar("T")
@@ -404,18 +404,25 @@ async def accepted(world: World, *messages: str, session: str = SESSION, agent: 
 
 
 async def driver(
-    world: World, equipment: Equipment, owner: Owner = OTHER, abandoned: Callable[[], bool] = lambda: False
+    world: MemoryWorld,
+    equipment: Equipment,
+    owner: Owner = OTHER,
+    abandoned: Callable[[], bool] = lambda: False,
+    *,
+    rival: bool = False,
 ) -> Driver:
-    """The session in the hands of this owner, whoever had it."""
+    """The session in the hands of this owner. Whoever had it is dead, unless there is a ``rival``."""
+    if not rival:
+        world.dead.add(OWNER)
     await world.register(owner)
     claim = await world.claim_session(owner, SESSION, take_over=True)
     return await Driver.open(world, claim, owner, equipment, abandoned)
 
 
-async def driven(world: World, equipment: Equipment) -> Session:
+async def driven(world: MemoryWorld, equipment: Equipment, *, rival: bool = False) -> Session:
     """Drive until nothing is left to do; the state then."""
     with anyio.fail_after(20):
-        await (await driver(world, equipment)).run()
+        await (await driver(world, equipment, rival=rival)).run()
     return await state_of(world)
 
 

@@ -13,6 +13,7 @@ from harness_durable.errors import (
     KeeperGone,
     SandboxUnavailable,
     StaleEpoch,
+    WorkspaceMissing,
     WriterFenced,
 )
 from harness_durable.events import AgentSpec
@@ -266,6 +267,31 @@ async def test_a_missing_harness_needs_a_person_before_any_life() -> None:
     state = await driven(world, equipped(harness))
     turn = state.turns["m-1"]
     assert (turn.status, turn.reason, turn.lives) == ("needs_input", str(harness.missing), [])
+
+
+async def test_a_workspace_that_is_missing_needs_a_person_and_uses_up_nothing() -> None:
+    world, place = Store(), Place()
+    missing = WorkspaceMissing("the folder ws is not there; make it, then resume the session")
+    place.start_fails = [missing]
+    await accepted(world, "m-1")
+    turn = (await driven(world, equipped(place=place))).turns["m-1"]
+    assert (turn.status, turn.reason, turn.fruitless) == ("needs_input", str(missing), 0)
+    await (await Inbox.open(world, SESSION)).resume("anna")
+    assert (await driven(world, equipped(place=place))).turns["m-1"].status == "completed"
+
+
+async def test_a_turn_that_was_finished_before_its_keeper_died_is_finished() -> None:
+    world, place = Store(), Place()
+
+    async def last_words(ctx: LifeContext, link: Link) -> TurnEnd:
+        place.die(ctx.life)
+        async for _ in link.output():
+            pass
+        return TurnEnd("completed", "my last words")
+
+    await accepted(world, "m-1")
+    state = await driven(world, equipped(Harness(last_words, raises(HarnessDied(1, ""))), place))
+    assert (state.turns["m-1"].status, len(state.lives)) == ("completed", 1)
 
 
 async def test_a_sandbox_that_is_out_of_order_uses_up_nothing_however_often() -> None:

@@ -83,6 +83,7 @@ async def test_facts_are_what_the_log_cannot_know() -> None:
     assert (facts.keeper_alive, facts.probes, facts.asks) == (True, frozenset({seen("pay")}), False)
     place.die("L1")
     assert not (await equipped(None, place).facts(journal.state)).keeper_alive
+    assert (await equipped().facts(journal.state, rival=True)).rival
 
 
 async def test_a_session_in_which_a_person_is_asked_says_so() -> None:

@@ -93,6 +93,14 @@ async def test_without_a_stop_the_call_that_did_not_happen_runs() -> None:
     assert (till.paid, state.tool_calls["c1"].outcome) == ([7], "completed")
 
 
+@pytest.mark.parametrize("stop", [False, True])
+async def test_a_probe_is_not_trusted_while_the_worker_that_ran_the_call_may_live(stop: bool) -> None:
+    world, till = Store(), Till(NOT_HAPPENED)
+    await cut_off(world, stop=stop)
+    state = await driven(world, equipped(None, None, till.tool()), rival=True)
+    assert (till.asked, till.paid, state.tool_calls["c1"].outcome) == (0, [], "unknown")
+
+
 async def test_a_stop_while_recovery_runs_a_tool_cuts_it_off() -> None:
     running = anyio.Event()
 

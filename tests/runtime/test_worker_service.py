@@ -77,7 +77,7 @@ async def test_a_damaged_log_stops_no_other_session(caplog: pytest.LogCaptureFix
         await accepted(world, "m-1", session=name)
     records = world.stored["a-bad"].records
     records[1] = msgspec.structs.replace(records[1], body=b"junk")
-    async with serving(world, equipped(concurrency=2)):
+    async with serving(world, equipped(concurrency=1)):
         await until(is_(world, "completed", session="b-good"))
     assert any("a-bad" in message and "damaged" in message for message in caplog.messages)
 
@@ -87,7 +87,7 @@ async def test_a_session_that_needs_other_tools_stops_no_other(caplog: pytest.Lo
     agent = AgentSpec("claude-code", "2.1.0", "x", "local", "ws", custom_tools=("deploy",))
     await accepted(world, "m-1", session="a-bad", agent=agent)
     await accepted(world, "m-1", session="b-good")
-    async with serving(world, equipped(concurrency=2)):
+    async with serving(world, equipped(concurrency=1)):
         await until(is_(world, "completed", session="b-good"))
     assert any("deploy" in message and "--tools" in message for message in caplog.messages)
 
@@ -111,7 +111,7 @@ async def test_a_bug_in_an_adapter_costs_its_turn_and_not_the_worker(
 
 
 async def test_a_bug_of_ours_is_logged_with_its_traceback_and_stops_no_other(
-    caplog: pytest.LogCaptureFixture,
+    hands: HandClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, place = Store(), Place()
     await accepted(world, "m-1")
@@ -134,7 +134,9 @@ async def test_a_sandbox_that_is_out_of_order_is_tried_later_and_later_until_it_
     place.start_fails = [SandboxUnavailable("no room; free some") for _ in range(6)]
     await accepted(world, "m-1")
     async with serving(world, equipped(place=place, lease_seconds=3600)):
-        await hands.advance(20.0)
+        for _ in range(40):
+            await hands.advance(0.5)
+            await anyio.sleep(0.005)
         assert len(place.start_fails) == 1, "tried after 0, 1, 3, 7 and 15 s"
         await until(is_(world, "completed"), hands)
     assert (await state_of(world)).turns["m-1"].fruitless <= 1

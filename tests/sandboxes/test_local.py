@@ -151,8 +151,7 @@ async def test_a_life_of_another_machine_is_not_declared_dead(tmp_path: Path) ->
     assert not await sandbox.alive(ref)
     with pytest.raises(KeeperGone):
         await sandbox.attach(ref, 2)
-    with pytest.raises(SandboxUnavailable, match="reap it there"):
-        await sandbox.reap(ref)
+    assert await sandbox.reap(ref) is False, "what cannot be reached is not said to be over"
 
 
 async def test_a_life_of_an_earlier_boot_is_dead_and_tidied_up(tmp_path: Path) -> None:
@@ -164,7 +163,7 @@ async def test_a_life_of_an_earlier_boot_is_dead_and_tidied_up(tmp_path: Path) -
     (left / "file").write_bytes(b"x")
     left.chmod(0)
     assert not await sandbox.alive(before)
-    await sandbox.reap(before)
+    assert await sandbox.reap(before) is True
     assert not await anyio.Path(ref.run_dir).exists()
 
 

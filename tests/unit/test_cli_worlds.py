@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -66,6 +67,14 @@ def test_check_as_json_is_one_object_a_line(runner: CliRunner, monkeypatch: pyte
         "detail": "49 records",
     }
     assert (done.exit_code, slacks) == (0, [3.0])
+
+
+def test_check_leaves_no_app_in_the_store(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    suite_gives(monkeypatch, KEPT)
+    assert runner.invoke(worlds, ["check", "file:store"]).exit_code == 0
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["VERSION"]
 
 
 def test_a_world_that_nobody_knows_is_refused_before_anything_runs(runner: CliRunner) -> None:

@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
+
 from harness_durable.testing.worlds import Faults, Subject
+from harness_durable_worlds._sqlite_db import open_db
 from tests.worlds import faults, reference
 
 URLS: dict[str, Callable[[Path], str]] = {
@@ -19,8 +22,27 @@ FAULTS: dict[str, Callable[[Path], Faults]] = {
     "sqlite": faults.SqliteFaults,
 }
 
+LEFT: dict[str, Callable[[Path], list[str]]] = {
+    "file": lambda folder: sorted(path.name for path in (folder / "store").iterdir()),
+    "sqlite": lambda folder: rows_of(folder / "store.db") + sorted(map(str, folder.glob("*-workers/*"))),
+}
+"""What there is in a closed store: nothing but ``EMPTY`` if it has no apps."""
+
+EMPTY: dict[str, list[str]] = {"file": ["VERSION"], "sqlite": []}
+
 SLACK = 20.0
 """Time limits of the suite are for quiet machines; a test asserts that a thing happens, not how soon."""
+
+
+def rows_of(database: Path) -> list[str]:
+    connection = open_db(database, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        tables = ("session", "event", "blob", "snapshot", "progress")
+        return [
+            f"{table}: {row}" for table in tables for row in connection.execute(f"select app from {table}")
+        ]
+    finally:
+        connection.close()
 
 
 def subject(world: str, folder: Path) -> Subject:

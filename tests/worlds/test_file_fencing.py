@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness_durable.errors import Conflict, NotFound, SessionBusy, StorageUnavailable, WriterFenced
-from harness_durable_worlds import _file_claim
+from harness_durable_worlds import _file_lock
 from harness_durable_worlds import file as file_world
 from harness_durable_worlds._file_frames import encode_batch, salt_of
 from harness_durable_worlds.file import FileWorld
@@ -167,7 +167,7 @@ async def test_a_claimer_stopped_before_it_had_the_lock_overwrites_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has made its file, somebody else has taken that over, begun in it, and let go of the lock."""
-    stopped, woken, real = threading.Event(), threading.Event(), _file_claim.try_lock
+    stopped, woken, real = threading.Event(), threading.Event(), _file_lock.try_lock
 
     def try_lock(fd: int) -> bool:
         if not stopped.is_set():
@@ -175,7 +175,7 @@ async def test_a_claimer_stopped_before_it_had_the_lock_overwrites_nobody(
             assert woken.wait(30)
         return real(fd)
 
-    monkeypatch.setattr(_file_claim, "try_lock", try_lock)
+    monkeypatch.setattr("harness_durable_worlds._file_claim.try_lock", try_lock)
     async with opened(tmp_path) as one, opened(tmp_path) as two:
         await one.create("s", [note()], DUE)
         first, second = worker(), worker()

@@ -142,6 +142,14 @@ class Store:
                 path.unlink()  # the newest last: whoever has one open must see that it is gone
             shutil.rmtree(gone)
 
+    def remove_app(self) -> None:
+        """The app's folder is gone. Raises ``BadInput`` if it has sessions."""
+        if self.names():
+            raise BadInput(f"app {self.app.name!r} has sessions; delete them first")
+        with unavailable(f"could not remove app {self.app.name!r}"):
+            shutil.rmtree(self.app)
+            sync_folder(self.root)
+
     def put_blobs(self, folder: Path, blobs: Mapping[str, bytes]) -> None:
         """Durable on return. A name that exists is kept."""
         if not blobs:

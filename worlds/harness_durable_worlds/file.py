@@ -271,6 +271,10 @@ class FileWorld:
         await self._logs.on(session, work)
         self._watch.poke(session)
 
+    async def remove_app(self) -> None:
+        """Remove what is left of an app without sessions and live workers. The next call is ``aclose``."""
+        await self._thread(self._store.remove_app)
+
     async def describe(self) -> Description:
         details = {
             "folder": str(self._store.root),

@@ -315,6 +315,10 @@ class SqliteWorld:
 
         await self._writer.do(Job(run, after=lambda _: self._news.appended(session)))
 
+    async def remove_app(self) -> None:
+        """Remove what is left of an app without sessions: the lock files of workers that are dead."""
+        await anyio.to_thread.run_sync(self._liveness.sweep)
+
     async def describe(self) -> Description:
         failure = self._writer.checkpoint_failure
         return Description(

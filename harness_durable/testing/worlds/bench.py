@@ -1,7 +1,7 @@
 """What a check gets to work with: an app of its own, Worlds opened on it, and second processes.
 
-Each check runs on a fresh app, so that checks neither disturb each other nor anything else in the store;
-what a check leaves behind is deleted afterwards.
+Each check runs on fresh apps, so that checks neither disturb each other nor anything else in the store;
+afterwards all their sessions are deleted, and the apps themselves where the World can do that.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Protocol, TypeVar, runtime_checkable
 
 import anyio
 import msgspec
@@ -46,6 +46,15 @@ class Faults(Protocol):
         ...
 
 
+@runtime_checkable
+class RemovesApps(Protocol):
+    """What a World may offer beside the contract, so that a check leaves no trace in its store."""
+
+    async def remove_app(self) -> None:
+        """Remove what is left of an app without sessions and without live workers."""
+        ...
+
+
 class Subject(msgspec.Struct, frozen=True):
     """The World under test. ``opener`` is ``module:function`` for the second processes; ``slack``
     multiplies every time limit (1 on a quiet machine)."""
@@ -61,12 +70,15 @@ class Bench:
 
     def __init__(self, subject: Subject, stack: AsyncExitStack) -> None:
         self.subject, self._stack = subject, stack
+        self._apps: list[str] = []
         self.app = self.fresh_app()
         self.slack, self.faults = subject.slack, subject.faults
         self._open: list[World] = []
 
     def fresh_app(self) -> str:
-        return f"check-{uuid.uuid4().hex[:12]}"
+        """The name of one more app, which is cleaned up, too."""
+        self._apps.append(fresh_app())
+        return self._apps[-1]
 
     async def world(self, app: str | None = None) -> World:
         """One more instance, in this process."""
@@ -104,11 +116,11 @@ class Bench:
         return answer
 
     async def clean(self) -> None:
-        """Delete what the check left in the store, and close what it opened."""
-        for world in self._open:
-            await _sweep(world)
+        """Close what the check opened, so that its workers are dead, and delete what it left in the store."""
         while self._open:
             await self.close(self._open[-1])
+        for app in self._apps:
+            await _sweep(self.subject, app)
 
 
 @asynccontextmanager
@@ -120,18 +132,27 @@ async def bench(subject: Subject) -> AsyncGenerator[Bench]:
         yield place
 
 
-async def _sweep(world: World) -> None:
+async def _sweep(subject: Subject, app: str) -> None:
     """Best effort: a World that is broken has been reported by the check itself."""
-    mine = owner()
-    try:
-        await world.register(mine)
-        for row in await world.sessions():
-            claim = await world.claim_session(mine, row.session, take_over=True)
-            await world.release(row.session, claim.epoch)
-            await world.delete(row.session)
-        await world.unregister(mine)
-    except HarnessDurableError:
-        return
+    with suppress(HarnessDurableError):
+        world = await world_child.load_opener(subject.opener)(subject.url, app)
+        try:
+            for row in await world.sessions():
+                await world.delete(row.session)
+            await remove_app(world)
+        finally:
+            await world.aclose()
+
+
+async def remove_app(world: World) -> None:
+    """Leave nothing of the World's app, if the World can do that."""
+    if isinstance(world, RemovesApps):
+        await world.remove_app()
+
+
+def fresh_app() -> str:
+    """A name that no app has."""
+    return f"check-{uuid.uuid4().hex[:12]}"
 
 
 def owner() -> Owner:

@@ -1,0 +1,1 @@
+"""Logs that released versions wrote, kept for ever."""
