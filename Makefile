@@ -23,7 +23,7 @@ $(VENV)/.ready: pyproject.toml
 
 demo: setup ## a real agent is killed in the middle of a deployment, and comes back
 	$(BIN)/harness-durable install $(ADAPTER)
-	$(BIN)/harness-durable demo --adapter $(ADAPTER) --crash-at $(POINT) --death $(DEATH)
+	$(BIN)/harness-durable demo --adapter $(ADAPTER) --crash-at $(POINT) --death $(DEATH) --json
 
 test: setup ## everything, with real harness binaries
 	scripts/system-packages

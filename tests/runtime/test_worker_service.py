@@ -122,9 +122,9 @@ async def test_a_bug_of_ours_is_logged_with_its_traceback_and_stops_no_other(
         async def logged() -> bool:
             return any(record.exc_info for record in caplog.records)
 
-        await until(logged)
+        await until(logged, hands)
         harness.missing = None
-        await until(is_(world, "completed"))
+        await until(is_(world, "completed"), hands)
 
 
 async def test_a_sandbox_that_is_out_of_order_is_tried_later_and_later_until_it_works(
