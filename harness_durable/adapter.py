@@ -64,8 +64,9 @@ class LifeContext:
 
     ``ready`` is set by the adapter once the harness's barrier is in place; the gateway forwards nothing
     before. ``token`` is what the harness must present to the gateway as its API key. ``home`` is where the
-    sandbox puts the files of ``Launch``, as the harness sees it. ``login``: the harness uses a login of its own
-    as its key; then ``token`` is the first part of the gateway's path."""
+    sandbox puts the files of ``Launch``, as the harness sees it. ``login``: the harness uses a login of its
+    own as its key; then ``token`` is the first part of the gateway's path.
+    """
 
     session: str
     life: str
