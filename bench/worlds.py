@@ -3,7 +3,8 @@
 An append is one record of 1 KB; a step is an append and reading it back. Beside each measurement, at 1, 16
 and 64 sessions, a bare write + fdatasync is measured in the same folder, since absolute times say more about
 the disk and its other work than about the World. The last line is JSON: for each case the median of the
-rounds' ratios to the bare sync, and the smallest and largest of them.
+rounds' ratios to the bare sync, the smallest and largest of them, and the microseconds of CPU for each
+operation, which other work on the machine changes least.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ DEMANDS: dict[str, tuple[float, ...]] = {
 }
 """Ratios at 1, 16 and 64 sessions that a World should reach on a quiet machine."""
 
+Found = dict[str, list[tuple[float, float]]]
 Work = Callable[[World, str, int], Awaitable[int]]
 
 
@@ -66,8 +68,8 @@ def bare(folder: Path) -> float:
         os.close(fd)
 
 
-async def rate(world: World, work: Work, sessions: list[str]) -> float:
-    """How much ``work`` per second, by that many sessions at once."""
+async def rate(world: World, work: Work, sessions: list[str]) -> tuple[float, float]:
+    """How much ``work`` per second, by that many sessions at once; and microseconds of CPU for each."""
     done = 0
     end = time.perf_counter() + SECONDS
 
@@ -78,40 +80,42 @@ async def rate(world: World, work: Work, sessions: list[str]) -> float:
             head = await work(world, session, head)
             done += 1
 
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     async with anyio.create_task_group() as group:
         for session in sessions:
             group.start_soon(one, session)
-    return done / (time.perf_counter() - began)
+    return done / (time.perf_counter() - began), (time.process_time() - used) / done * 1e6
 
 
-async def one_round(worlds: dict[str, World], folder: Path, ratios: dict[str, list[float]]) -> float:
-    """Adds a ratio to each case; syncs per second."""
+async def one_round(worlds: dict[str, World], folder: Path, ratios: Found) -> float:
+    """Adds a ratio, and what it cost, to each case; syncs per second."""
     for name, world in worlds.items():
         for what, work in (("append", append), ("step", step)):
             for count in SESSIONS:
                 before = bare(folder)
-                measured = await rate(world, work, [f"s{n}" for n in range(count)])
+                measured, cpu = await rate(world, work, [f"s{n}" for n in range(count)])
                 disk = (before + bare(folder)) / 2
-                ratios.setdefault(f"{name} {what} {count}", []).append(measured / disk)
+                ratios.setdefault(f"{name} {what} {count}", []).append((measured / disk, cpu))
     return bare(folder)
 
 
-def report(ratios: dict[str, list[float]], syncs: list[float]) -> None:
-    print(f"{'':22} {'median':>8} {'least':>8} {'most':>8}  demand      (x of a bare sync)")
+def report(ratios: Found, syncs: list[float]) -> None:
+    print(f"{'':22} {'median':>8} {'least':>8} {'most':>8} {'us CPU':>8}  demand      (x of a bare sync)")
     result: dict[str, object] = {"syncs_per_second": round(statistics.median(syncs)), "rounds": len(syncs)}
-    for case, found in ratios.items():
+    for case, measured in ratios.items():
+        found, costs = zip(*measured, strict=True)
+        cpu = statistics.median(costs)
         name, _, count = case.rpartition(" ")
         middle = statistics.median(found)
         demand = dict(zip(SESSIONS, DEMANDS.get(name, ()), strict=False)).get(int(count))
         verdict = "" if demand is None else f"{demand:6.2f}  {'met' if middle >= demand else 'MISSED'}"
-        print(f"{case:22} {middle:8.2f} {min(found):8.2f} {max(found):8.2f}  {verdict}")
-        result[case] = [round(number, 3) for number in (middle, min(found), max(found))]
+        print(f"{case:22} {middle:8.2f} {min(found):8.2f} {max(found):8.2f} {cpu:8.0f}  {verdict}")
+        result[case] = [round(number, 3) for number in (middle, min(found), max(found), cpu)]
     print(json.dumps(result))
 
 
 async def main(rounds: int, place: str | None) -> None:
-    ratios: dict[str, list[float]] = {}
+    ratios: Found = {}
     syncs: list[float] = []
     with tempfile.TemporaryDirectory(prefix="bench-worlds-", dir=place) as name:
         folder = Path(name)

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from harness_durable import clock
 from harness_durable.crashpoints import reach
-from harness_durable.errors import HarnessDurableError, LeaseLost, StorageUnavailable
+from harness_durable.errors import HarnessDurableError, LeaseLost, NotFound, StorageUnavailable
 from harness_durable.runtime.driver import Driver
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import beside, heaviest
@@ -135,6 +135,8 @@ class Worker:
         for claim, due in tuple(self._done.items()):
             try:
                 await self.world.release(claim.session, claim.epoch, due)
+            except NotFound:
+                pass  # it was deleted meanwhile
             except StorageUnavailable as trouble:
                 log.warning("session %s could not be given back yet: %s", claim.session, trouble)
                 return

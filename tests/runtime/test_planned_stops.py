@@ -223,3 +223,4 @@ async def test_a_turn_that_is_being_settled_just_then_is_settled() -> None:
         await task
     state = await state_of(world)
     assert (state.turns["m-1"].status, state.life, place.lives) == ("completed", None, set())
+    assert [life.reason for life in state.lives.values()] == ["the turn was settled"]

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from harness_durable.adapter import LifeContext, TurnEnd
-from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
+from harness_durable.errors import Conflict, StaleEpoch, StorageUnavailable, WriterFenced
 from harness_durable.journal import Inbox, Reader
 from harness_durable.journal.calls import Told
 from harness_durable.journal.requests import body_of
@@ -26,6 +26,7 @@ from tests.runtime.kit import (
     driven,
     driver,
     equipped,
+    raises,
     state_of,
 )
 from tests.unit.memory_world import OTHER
@@ -89,6 +90,17 @@ async def test_a_store_that_stays_away_ends_the_driver_and_leaves_the_life_as_it
     state = await state_of(world)
     assert (place.reaped, len(place.lives), state.turns["m-1"].status) == ([], 1, "running")
     assert all(hold.closed for hold in place.holds)
+
+
+@pytest.mark.parametrize("gone", [StorageUnavailable("away just then; wait"), StaleEpoch(1, 2)])
+async def test_a_life_is_left_as_it_is_when_the_store_or_the_owner_is_gone(gone: Exception) -> None:
+    world, place = Store(), Place()
+    await accepted(world, "m-1")
+    held = await driver(world, equipped(Harness(raises(gone)), place))
+    with pytest.raises(BaseException) as trouble:
+        await held.run()
+    assert trouble.group_contains(type(gone))
+    assert (place.reaped, len(place.lives)) == ([], 1)
 
 
 async def test_an_answer_that_was_lost_starts_no_second_turn(hands: HandClock) -> None:

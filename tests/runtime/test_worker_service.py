@@ -63,6 +63,7 @@ async def test_no_more_sessions_at_once_than_it_may_have() -> None:
         await works[1].begun.wait()
         await breathe()
         assert [work.begun.is_set() for work in works] == [True, True, False]
+        assert (await world.session("c")).owner is None, "what it cannot drive now it leaves to others"
         works[0].enough.set()
         await works[2].begun.wait()
         works[1].enough.set()

@@ -25,7 +25,8 @@ from harness_durable_worlds._file_frames import (
     written_as,
 )
 
-_MARK_EVERY = 64
+_MARK_EVERY = 8
+"""Batches. A read begins at a mark, and most reads are of the last few records."""
 
 
 class Segment:
