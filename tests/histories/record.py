@@ -111,9 +111,9 @@ def _without(value: Any, keep: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return keep(value)
     if isinstance(value, list):
-        return [_without(one, keep) for one in cast(list[Any], value)]
+        return [_without(one, keep) for one in cast(list[object], value)]
     if isinstance(value, dict):
-        members = cast(dict[str, Any], value)
+        members = cast(dict[str, object], value)
         return {name: _without(one, _filler if name in THEIRS else keep) for name, one in members.items()}
     return value
 
