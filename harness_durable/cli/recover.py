@@ -52,7 +52,7 @@ async def recover(
         names = [session] if session else await _stranded(store)
         if dry_run:
             for name in names:
-                await _print_plan(store, name, Equipment(settings, tuple(tools)), as_json)
+                await _print_plan(store, name, Equipment(settings, tuple(tools)), as_json, take_over)
     if not names:
         say("nothing to recover")
     if not dry_run:
@@ -69,12 +69,14 @@ async def _stranded(store: World) -> list[str]:
     return found
 
 
-async def _print_plan(store: World, session: str, equipment: Equipment, as_json: bool) -> None:
+async def _print_plan(
+    store: World, session: str, equipment: Equipment, as_json: bool, take_over: bool
+) -> None:
     """What the next worker on this host would do, call by call. Claims nothing, writes nothing."""
     await store.session(session)
     state = await Reader(store, session).load()
     try:
-        plan = recovery.plan(state, await equipment.facts(state))
+        plan = recovery.plan(state, await equipment.facts(state, rival=take_over))
     finally:
         await equipment.aclose()
     if as_json:

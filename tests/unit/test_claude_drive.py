@@ -11,13 +11,14 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from harness_durable import clock
 from harness_durable.adapter import Harness, LifeContext, TurnEnd
 from harness_durable.errors import HarnessDied
 from harness_durable.events import Rung
-from harness_durable.journal import Journal
+from harness_durable.journal import Inbox, Journal
 from harness_durable.sandbox import Exit, Request
 from harness_durable.tools.host import ToolHost
-from harness_durable_adapters.claude_code.drive import drive
+from harness_durable_adapters.claude_code.drive import GRACE_SECONDS, drive
 from harness_durable_adapters.claude_code.naming import message_uuid
 from harness_durable_adapters.claude_code.shapes import Json, mapping
 from tests.unit.memory_world import MemoryWorld
@@ -267,3 +268,56 @@ async def test_a_harness_that_ends_without_a_result_has_died() -> None:
     with pytest.raises(HarnessDied, match="its last words") as died:
         await drive(context(journal), double)
     assert died.value.code == -9
+
+
+async def test_a_takeover_does_not_end_the_turn_with_what_came_before_a_steer() -> None:
+    """The harness ended, took a steer up, and works on it: its first end is no end any more."""
+    world = MemoryWorld()
+    journal = await begun(world)
+    steer = await steered(world, journal)
+    said: Sequence[Json] = [
+        {"type": "control_request", "request_id": "durable-init", "request": {}},
+        {"type": "user", "uuid": echo(journal)["uuid"]},
+        {"type": "user", "uuid": steer["uuid"]},
+    ]
+    line: Json = {"type": "user", "uuid": steer["uuid"], "message": {"role": "user", "content": "left"}}
+    path = f"{journal.state.native_id}.jsonl"
+    await journal.transcript_appended("L1", {path: [json.dumps(line).encode()]}, offset=1)
+    double = Double(b"".join(json.dumps(frame).encode() + b"\n" for frame in said))
+    double.say(INITIALIZED, echo(journal), RESULT, steer)
+    async with driven(context(journal, "attach"), double) as ends:
+        await until(lambda: journal.state.messages["s-1"].status == "delivered")
+        double.say({**RESULT, "result": "went left"})
+    assert ends == [TurnEnd("completed", text="went left")]
+
+
+async def test_a_steer_that_was_taken_up_has_all_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, looks = 0.0, 0
+
+    async def quick(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        await anyio.sleep(0.001)
+
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    monkeypatch.setattr(clock, "sleep", quick)
+    world = MemoryWorld()
+    journal, double = await begun(world), Double()
+    async with driven(context(journal), double) as ends:
+        await until(lambda: any(frame["type"] == "user" for frame in double.frames))
+        steer = await steered(world, journal)
+        double.say(echo(journal), {"type": "assistant", "uuid": "a-1", "parent_tool_use_id": "x"})
+        await until(lambda: any(frame.get("uuid") == steer["uuid"] for frame in double.frames))
+        double.say(RESULT, steer)
+        await until(lambda: journal.state.messages["s-1"].status == "delivered")
+        now, seen = GRACE_SECONDS + 1, looks
+        await until(lambda: looks > seen + 3)
+        double.say({**RESULT, "result": "went left"})
+    assert ends == [TurnEnd("completed", text="went left")]
+
+
+async def steered(world: MemoryWorld, journal: Journal) -> Json:
+    """A steer is accepted; the frame with which the harness takes it up."""
+    await (await Inbox.open(world, SESSION)).accept("s-1", "left", "steer")
+    await journal.still_ours()
+    return {"type": "user", "uuid": message_uuid(journal.state.native_id, "s-1"), "isReplay": True}

@@ -34,7 +34,10 @@ class Delivery:
         file = main_file(ctx.journal.state.native_id)
         lines = await ctx.journal.transcript_lines(file) if ctx.rung != "start" else []
         known = {line.delivered for line in parse(lines)[0] if line.delivered}
-        return cls(ctx, write, known, {uuid for uuid in said.messages if uuid})
+        sent = {uuid for uuid in said.messages if uuid}
+        # What was said in this life is taken up at its place in the output, which is read from its start: an
+        # earlier turn's end must not look like the end of a message that came after it.
+        return cls(ctx, write, known - sent, sent)
 
     async def run(self) -> None:
         """Send the turn's message, then steers as they come in, for ever."""

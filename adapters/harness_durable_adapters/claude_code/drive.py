@@ -226,7 +226,7 @@ class Conversation:
             await clock.sleep(5.0)
             heard = max(self._heard, self._serving.last)
             silent = 0.0 if self._busy() else clock.monotonic() - heard
-            if self._settled is not None and silent > GRACE_SECONDS:
+            if self._settled is not None and self._delivery.outstanding() and silent > GRACE_SECONDS:
                 self._end = self._settled
                 self._tasks.cancel_scope.cancel()
             if silent > SILENCE_SECONDS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from harness_durable.adapter import LifeContext
-from harness_durable.policy import CANCELLED, NOT_STARTED
+from harness_durable.policy import CANCELLED, STOPPED
 from harness_durable.state import Session
 
 from .naming import is_custom
@@ -31,7 +31,7 @@ async def close_calls(ctx: LifeContext) -> None:
         if call.open and is_custom(call.name):
             await ctx.tools.cancel(call.id)
     closed: list[tuple[str, Literal["cancelled", "not_started", "unknown"], str]] = [
-        (call.id, "not_started", NOT_STARTED)
+        (call.id, "not_started", STOPPED)
         if call.released_in is None
         else (call.id, "cancelled", CANCELLED)
         for call in state.calls(turn)
