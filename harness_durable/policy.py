@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from harness_durable.events import ReplayPolicy
-from harness_durable.state import Session, ToolCall
+from harness_durable.state import Permission, Session, ToolCall
 
 UNKNOWN = (
     "outcome_unknown: this call was cut off after it had been released. It may or may not have happened, "
@@ -105,6 +105,11 @@ def unsettled_twin(state: Session, call: ToolCall) -> ToolCall | None:
         if mine == theirs:
             return other
     return None
+
+
+def denied(asked: Permission) -> str:
+    """What a model is told about a call that a person did not allow."""
+    return f"{asked.by} did not allow this call: {asked.reason or 'no reason given'}"
 
 
 def told(call: ToolCall) -> str:

@@ -23,9 +23,18 @@ def recorded(
     for name in turn.model_calls if turn is not None else state.model_calls:
         call = state.model_calls[name]
         fits = call.key == key and call.status == "completed" and call.body is not None
-        if fits and name not in spent and not _held(state, call, life, seen):
+        if fits and name not in spent and not _held(state, call, life, seen) and not _over(state, call):
             return call
     return None
+
+
+def _over(state: Session, call: ModelCall) -> bool:
+    """Is it of a subagent that has finished? Another one may get the very same prompt later, and must see the
+    world as it is then. One that goes on has a call that is open since before its first request."""
+    calls = (state.tool_calls[name] for name in state.turns[call.turn].tool_calls) if call.turn else ()
+    return call.agent is not None and not any(
+        tool.open and tool.requested_seq < call.requested_seq for tool in calls
+    )
 
 
 def _held(state: Session, call: ModelCall, life: str, seen: AbstractSet[str]) -> bool:

@@ -18,6 +18,7 @@ import anyio
 from harness_durable.adapter import Harness, LifeContext, TurnEnd
 from harness_durable.crashpoints import reach
 from harness_durable.errors import (
+    BadSetting,
     HarnessDied,
     HarnessDurableError,
     HarnessMissing,
@@ -32,7 +33,7 @@ from harness_durable.errors import (
 from harness_durable.events import AgentSpec, Rung
 from harness_durable.gateway import Gateway, wire
 from harness_durable.journal import Journal
-from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN
+from harness_durable.policy import AGAIN, NOT_STARTED, STOPPED, UNKNOWN, denied
 from harness_durable.recovery import CallPlan, Plan
 from harness_durable.runtime.equipment import Equipment, ref_of
 from harness_durable.runtime.groups import first_of
@@ -83,7 +84,7 @@ class Lives:
         context = self._context(plan, rung, life, tools, harness, uuid.uuid4().hex)
         try:
             link = await self._launch(context, ref)
-        except WorkspaceMissing as missing:
+        except (WorkspaceMissing, BadSetting) as missing:
             await self._lost(context, str(missing), None, planned=True)
             await self.journal.turn_needs_input(str(missing))
             return
@@ -248,12 +249,22 @@ class Lives:
                 (
                     call.call,
                     "not_started" if call.action == "not_started" else "unknown",
-                    _CLOSING[call.action],
+                    self._told(call),
                 )
                 for call in plan.calls
                 if call.action in _CLOSING
             ]
         )
+
+    def _told(self, call: CallPlan) -> str:
+        """A person's no or stop is not hidden behind a crash: else the model would be asked to call again."""
+        state = self.journal.state
+        asked = state.permissions.values()
+        said_no = next((one for one in asked if one.call == call.call and one.allow is False), None)
+        if call.action == "not_started" and said_no is not None:
+            return denied(said_no)
+        stopped = state.turn is not None and state.turn.stop_by is not None
+        return STOPPED if call.action == "not_started" and stopped else _CLOSING[call.action]
 
     def _settler(self, tools: ToolHost, call: CallPlan) -> Callable[[], Coroutine[Any, Any, None]]:
         async def settle() -> None:

@@ -196,6 +196,10 @@ class ToolHost:
                 return await self._finish(call.id, True, render(value, tool.max_output), source=source)
             case Crashed(crash):
                 return await self._finish(call.id, False, failure(crash), source=source)
+            case Cut("stopped") if lives_on(ctx.key):
+                # Nobody can stop a thread: its effect may be still to come, so that an identical call is
+                # refused once, like every other one of which nobody knows.
+                return await self._close(call.id, "unknown", policy.UNKNOWN)
             case Cut("stopped"):
                 return await self._close(call.id, "cancelled", policy.CANCELLED)
             case _:

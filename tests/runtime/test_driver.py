@@ -6,6 +6,7 @@ import pytest
 
 from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import (
+    BadSetting,
     BadTool,
     HarnessDied,
     HarnessMissing,
@@ -269,9 +270,17 @@ async def test_a_missing_harness_needs_a_person_before_any_life() -> None:
     assert (turn.status, turn.reason, turn.lives) == ("needs_input", str(harness.missing), [])
 
 
-async def test_a_workspace_that_is_missing_needs_a_person_and_uses_up_nothing() -> None:
+@pytest.mark.parametrize(
+    "missing",
+    [
+        WorkspaceMissing("the folder ws is not there; make it, then resume the session"),
+        BadSetting("nobody is logged in; log in, then resume the session"),
+    ],
+)
+async def test_what_a_life_cannot_start_without_needs_a_person_and_uses_up_nothing(
+    missing: WorkspaceMissing | BadSetting,
+) -> None:
     world, place = Store(), Place()
-    missing = WorkspaceMissing("the folder ws is not there; make it, then resume the session")
     place.start_fails = [missing]
     await accepted(world, "m-1")
     turn = (await driven(world, equipped(place=place))).turns["m-1"]

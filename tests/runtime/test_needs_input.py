@@ -7,6 +7,7 @@ import pytest
 
 from harness_durable.errors import HarnessStuck, NotFound
 from harness_durable.journal import Inbox
+from harness_durable.policy import NOT_STARTED
 from harness_durable.recovery import MAX_FRUITLESS
 from harness_durable.tools import tool
 from tests.runtime.kit import Harness, Store, accepted, driven, equipped, raises, state_of
@@ -135,3 +136,6 @@ async def test_recovery_runs_no_call_that_nobody_has_allowed(allowed: bool | Non
         await inbox.answer("p", allow=allowed, by="anna")
     state = await driven(world, equipped(None, None, b))
     assert (done, state.tool_calls["c2"].outcome) == (ran, "completed" if ran else "not_started")
+    result = state.tool_calls["c2"].result
+    said = {None: NOT_STARTED, False: "anna did not allow this call: no reason given", True: "did it"}
+    assert result is not None and result.text == said[allowed]

@@ -86,6 +86,15 @@ async def test_a_stopped_turn_only_asks_what_happened_and_runs_nothing_again(
     assert (state.turns["m-1"].status, state.tool_calls["c1"].outcome) == ("cancelled", outcome)
 
 
+async def test_a_call_that_a_stop_kept_from_running_says_so_also_after_a_crash() -> None:
+    world = Store()
+    journal = await begun(world)
+    await asked(journal, ("c1", "Bash", {}), origin="builtin")
+    await (await Inbox.open(world, SESSION)).request_stop("anna")
+    call = (await driven(world, equipped())).tool_calls["c1"]
+    assert (call.outcome, call.result and call.result.text) == ("not_started", STOPPED)
+
+
 async def test_without_a_stop_the_call_that_did_not_happen_runs() -> None:
     world, till = Store(), Till(NOT_HAPPENED)
     await cut_off(world, stop=False)

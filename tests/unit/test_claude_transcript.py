@@ -87,7 +87,7 @@ def case(
     *responses: Response, answers: dict[str, Answer] | None = None, running: bool = True, prompt: str = ""
 ) -> Case:
     first = prompt or "00000000-0000-4000-8000-000000000000"
-    return Case(NATIVE, running, (first, "the prompt"), responses, answers or {}, "/workspace", "2.1.332")
+    return Case(NATIVE, running, first, responses, answers or {}, "/workspace", "2.1.332")
 
 
 def told(rebuilt: Rebuilt) -> list[tuple[str, str]]:
@@ -291,12 +291,21 @@ def told_of(line: Line) -> list[str]:
 
 def test_c056_a_prompt_that_ran_but_was_not_mirrored_is_written_and_not_sent_again() -> None:
     recorded = Recorded("msg_1", "claude", (use("toolu_1"),), "tool_use", {})
-    response = Response("msg_1", ("toolu_1",), open=False, began=True, recorded=recorded)
     prompt = "33333333-3333-4333-8333-333333333333"
+    response = Response("msg_1", ("toolu_1",), False, True, recorded, (prompt, "the prompt"))
     rebuilt = rebuild([], case(response, answers={"toolu_1": done("a")}, prompt=prompt))
     assert rebuilt.mode == "continue"
     assert rebuilt.lines[0].delivered == prompt
     assert rebuilt.lines[0].message["content"] == "the prompt"
+
+
+def test_a_prompt_of_an_earlier_turn_comes_before_what_ran_for_it() -> None:
+    recorded = Recorded("msg_1", "claude", (use("toolu_1"),), "tool_use", {})
+    earlier, now = "33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"
+    response = Response("msg_1", ("toolu_1",), False, True, recorded, (earlier, "the earlier prompt"))
+    rebuilt = rebuild([], case(response, answers={"toolu_1": done("a")}, prompt=now))
+    assert rebuilt.mode == "resume", "the message of this turn is still to be sent"
+    assert rebuilt.lines[0].message["content"] == "the earlier prompt"
 
 
 def test_c056_a_prompt_that_is_nowhere_is_to_be_sent() -> None:

@@ -19,14 +19,16 @@ from tests.unit.session_kit import SESSION, begun, taken
 NONE: frozenset[str] = frozenset()
 
 
-async def asked(journal: Journal, key: str = "k", life: str = "L1") -> str:
+async def asked(journal: Journal, key: str = "k", life: str = "L1", agent: str | None = None) -> str:
     return await journal.model_requested(
-        key=key, life=life, wire="anthropic", model="x", path="/", body=b"{}", field="messages", agent=None
+        key=key, life=life, wire="anthropic", model="x", path="/", body=b"{}", field="messages", agent=agent
     )
 
 
-async def answered(journal: Journal, key: str = "k", *, tool: str = "", response: str = "") -> str:
-    call = await asked(journal, key)
+async def answered(
+    journal: Journal, key: str = "k", *, tool: str = "", response: str = "", agent: str | None = None
+) -> str:
+    call = await asked(journal, key, agent=agent)
     tools = (Asked(tool, "Bash", b"{}", "never", "builtin"),) if tool else ()
     await journal.model_completed(call, Response(200, "application/json", b"{}", response, tools=tools))
     return call
@@ -65,6 +67,17 @@ async def test_what_the_harness_of_this_life_has_is_not_given_to_it_again() -> N
     assert found(journal, life="L1") is None
     assert found(journal, life="L2") == ran, "a new life has nothing"
     assert found(journal, life="L2", spent=frozenset({ran})) is None, f"{shown} was shown"
+
+
+async def test_a_subagent_that_goes_on_gets_its_records_and_a_later_one_does_not() -> None:
+    journal = await begun(MemoryWorld())
+    await answered(journal, "main", tool="toolu_first")
+    inner = await answered(journal, agent="a-1")
+    assert found(journal, life="L2") == inner, "the first subagent goes on in another life"
+
+    await journal.tool_finished("toolu_first", ok=True, result=b"report", source="hook")
+    await answered(journal, "main again", tool="toolu_second")
+    assert found(journal, life="L2") is None
 
 
 async def test_another_turn_gets_an_answer_of_its_own() -> None:

@@ -496,14 +496,22 @@ async def stopped(tools: ToolHost, name: str) -> ToolResult:
     return results[0]
 
 
-@pytest.mark.parametrize("name", ["waits", "blocks"])
-async def test_a_call_that_is_stopped_is_cancelled(name: str) -> None:
+async def test_a_call_that_is_stopped_is_cancelled() -> None:
+    journal = await begun(MemoryWorld())
+    tools, _ = slow_tools("never", None)
+    await asked(journal, ("c1", "waits", {}))
+    assert await stopped(host(journal, tools), "waits") == ToolResult(policy.CANCELLED, True)
+    assert call(journal).outcome == "cancelled"
+
+
+async def test_a_stopped_call_whose_thread_goes_on_is_unknown_and_its_repeat_refused_once() -> None:
     journal = await begun(MemoryWorld())
     tools, go = slow_tools("never", None)
-    await asked(journal, ("c1", name, {}))
-    assert await stopped(host(journal, tools), name) == ToolResult(policy.CANCELLED, True)
+    await asked(journal, ("c1", "blocks", {}))
+    assert await stopped(host(journal, tools), "blocks") == ToolResult(policy.UNKNOWN, True)
+    await asked(journal, ("c2", "blocks", {}))
+    assert await host(journal, tools).call("c2", "blocks", b"{}") == ToolResult(policy.REFUSED, True)
     go.set()
-    assert call(journal).outcome == "cancelled"
 
 
 async def test_a_tool_that_finishes_in_spite_of_the_stop_is_completed() -> None:

@@ -28,22 +28,24 @@ class Answer(msgspec.Struct, frozen=True):
 class Response(msgspec.Struct, frozen=True):
     """A response of the main conversation that asks for ``calls``. ``open``: one of them has no outcome, so
     the harness must get to it. ``began``: one was released or has an outcome other than not_started.
-    ``recorded`` is needed only if lines of it are missing."""
+    ``recorded`` is needed only if lines of it are missing; so is ``prompt``, uuid and text of the message of
+    its turn: the harness may have been lost before it wrote either."""
 
     id: str
     calls: tuple[str, ...]
     open: bool
     began: bool
     recorded: Recorded | None = None
+    prompt: tuple[str, str] = ("", "")
 
 
 class Case(msgspec.Struct, frozen=True):
-    """All that counts beside the lines. ``running``: the turn is not settled. ``prompt``: uuid and text of
-    its message. ``answers``: by call, for every call that has an outcome."""
+    """All that counts beside the lines. ``running``: the turn is not settled. ``prompt``: uuid of its
+    message. ``answers``: by call, for every call that has an outcome."""
 
     native: str
     running: bool
-    prompt: tuple[str, str]
+    prompt: str
     responses: Sequence[Response]
     answers: Mapping[str, Answer]
     cwd: str
@@ -74,8 +76,8 @@ def _user(lines: Sequence[Line], uuid: str, message: Json, case: Case) -> Line:
     return made({**_common(lines, uuid, _last_uuid(lines), case), "type": "user", "message": message})
 
 
-def prompt_line(lines: Sequence[Line], case: Case) -> Line:
-    uuid, text = case.prompt
+def prompt_line(lines: Sequence[Line], response: Response, case: Case) -> Line:
+    uuid, text = response.prompt
     return _user(lines, uuid, {"role": "user", "content": text}, case)
 
 

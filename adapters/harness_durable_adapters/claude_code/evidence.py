@@ -25,20 +25,14 @@ from .transcript import Line
 
 
 async def gather(ctx: LifeContext, lines: Sequence[Line]) -> Case:
-    state, reader = ctx.journal.state, ctx.journal.reader
+    state = ctx.journal.state
     turn = state.turn
-    message = state.messages.get(turn.id) if turn is not None else None
-    prompt = ("", "")
-    if message is not None:
-        number = message_uuid(state.native_id, message.id)
-        there = any(line.delivered == number for line in lines)
-        prompt = (number, "" if there else as_sent(await reader.text(message.text)))
     asking = [call for call in state.model_calls.values() if _asks(call)]
     shown = asked_for(lines)
     return Case(
         native=state.native_id,
         running=turn is not None,
-        prompt=prompt,
+        prompt=message_uuid(state.native_id, turn.id) if turn is not None else "",
         responses=[await _response(ctx, call, shown) for call in asking],
         answers=await _answers(ctx, lines),
         cwd=ctx.agent.workspace,
@@ -63,8 +57,17 @@ async def _response(ctx: LifeContext, call: ModelCall, shown: frozenset[str]) ->
     )
     if response.began and call.body is not None and not shown.issuperset(response.calls):
         body = await _body(ctx.journal.reader, call)
-        return msgspec.structs.replace(response, recorded=responses.parse(call.content_type, body))
+        recorded = responses.parse(call.content_type, body)
+        return msgspec.structs.replace(response, recorded=recorded, prompt=await _prompt(ctx, call.turn))
     return response
+
+
+async def _prompt(ctx: LifeContext, turn: str) -> tuple[str, str]:
+    message = ctx.journal.state.messages.get(turn)
+    if message is None:
+        return "", ""
+    text = as_sent(await ctx.journal.reader.text(message.text))
+    return message_uuid(ctx.journal.state.native_id, turn), text
 
 
 async def _answers(ctx: LifeContext, lines: Sequence[Line]) -> dict[str, Answer]:

@@ -6,7 +6,7 @@ outcome before the harness may go on. Custom tools are let pass: the tool host i
 from __future__ import annotations
 
 from harness_durable.adapter import LifeContext
-from harness_durable.policy import NOT_STARTED, Verdict
+from harness_durable.policy import NOT_STARTED, Verdict, denied
 from harness_durable.state import ToolCall
 
 from .naming import is_custom
@@ -104,7 +104,7 @@ async def _permission(ctx: LifeContext, call: str, tool: str) -> str:
     answer = ctx.journal.state.permissions[call]
     if answer.allow:
         return ""
-    reason = f"{answer.by} did not allow this call: {answer.reason or 'no reason given'}"
+    reason = denied(answer)
     await ctx.journal.tool_closed(call, "not_started", reason)
     return reason
 

@@ -72,7 +72,7 @@ def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
 
 def _delivered(lines: Sequence[Line], case: Case) -> bool:
     """Has the harness got the message of the turn that is not settled?"""
-    return case.running and any(line.delivered == case.prompt[0] for line in lines)
+    return case.running and any(line.delivered == case.prompt for line in lines)
 
 
 def _without(lines: Sequence[Line], response: Response) -> list[Line]:
@@ -98,8 +98,9 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
     if not response.began or recorded is None:
         return _without(lines, response)
     lines = list(lines)
-    if case.running and not _delivered(lines, case):
-        lines.append(prompt_line(lines, case))
+    uuid = response.prompt[0]
+    if uuid and not any(line.delivered == uuid for line in lines):
+        lines.append(prompt_line(lines, response, case))
     there = [line for line in lines if _belongs(line, response)]
     asked = {call for line in there for call in line.asks}
     for place, block in enumerate(recorded.blocks):

@@ -93,7 +93,7 @@ class _Test:
         case = Case(
             self._native,
             True,
-            (prompt, ""),
+            prompt,
             [response],
             {_CUT: answer},
             str(self.work),

@@ -31,9 +31,7 @@ async def close_calls(ctx: LifeContext) -> None:
         if call.open and is_custom(call.name):
             await ctx.tools.cancel(call.id)
     closed: list[tuple[str, Literal["cancelled", "not_started", "unknown"], str]] = [
-        (call.id, "not_started", STOPPED)
-        if call.released_in is None
-        else (call.id, "cancelled", CANCELLED)
+        (call.id, "not_started", STOPPED) if call.released_in is None else (call.id, "cancelled", CANCELLED)
         for call in state.calls(turn)
         if call.open
     ]
