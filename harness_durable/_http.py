@@ -16,11 +16,16 @@ for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
-def client(*, connect_s: float = 30.0) -> AsyncClient:
-    """A client for providers: it waits for an answer as long as the provider wants, follows no redirect (a
-    key must not travel to another host), and reads no proxy settings but the environment's."""
+READ_SECONDS = 1800.0
+"""Longest silence within an answer. Streams have pings, and the longest thinking before a first byte is far
+below it; a connection whose other end is gone must not hang a turn for ever."""
+
+
+def client(*, connect_s: float = 30.0, read_s: float = READ_SECONDS) -> AsyncClient:
+    """A client for providers: it is patient, follows no redirect (a key must not travel to another host), and
+    reads no proxy settings but the environment's."""
     return httpx.AsyncClient(
-        timeout=Timeout(None, connect=connect_s),
+        timeout=Timeout(None, connect=connect_s, read=read_s),
         limits=Limits(max_connections=100),
         follow_redirects=False,
         verify=_certificates(),

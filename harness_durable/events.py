@@ -44,6 +44,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 # ---------------------------------------------------------------------------------------- session
 
+ASK = "ask"
+"""The permission mode in which a person is asked before a call that is not safe."""
+
 
 class AgentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """What must be the same after every recovery (I12). ``tools`` are built-in ones, None: the adapter's
@@ -70,10 +73,13 @@ class SessionCreated(Event, frozen=True, tag="session.created"):
 
 
 class SessionClaimed(Event, frozen=True, tag="session.claimed"):
+    """``displaced``: the worker before may be alive, and a tool that it runs may have its effect yet."""
+
     epoch: int
     worker: str
     host: str
     pid: int
+    displaced: bool = False
 
 
 class SessionReleased(Event, frozen=True, tag="session.released"):

@@ -70,6 +70,7 @@ def apply(state: Session, entry: ev.Entry) -> None:
             state.agent, state.title = event.agent, event.title
         case ev.SessionClaimed():
             state.epoch, state.worker = event.epoch, event.worker
+            state.displaced_seq = entry.seq if event.displaced else state.displaced_seq
         case ev.SessionReleased():
             state.worker = ""
         case ev.SessionClosed():
@@ -197,7 +198,7 @@ def _settled(state: Session, turn: Turn, status: TurnStatus, entry: ev.Entry) ->
         state.model_calls[name].body = _shortened(state.model_calls[name].body)
     for call in state.calls(turn):
         call.result, call.detail = _shortened(call.result), _shortened(call.detail)
-        if call.outcome != "unknown":  # its input is still compared with later calls
+        if call.outcome not in ("unknown", "cancelled"):  # these are still compared with later calls
             call.input = _shortened(call.input) or call.input
 
 
@@ -307,7 +308,7 @@ def _tool(
         return
     match event:
         case ev.ToolReleased():
-            call.released_in, call.released = event.life, entry.time
+            call.released_in, call.released, call.released_seq = event.life, entry.time, entry.seq
             call.releases, call.key = call.releases + 1, event.key
         case ev.ToolCompleted():
             call.source, call.detail = call.source or event.source, call.detail or event.detail

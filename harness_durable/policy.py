@@ -90,13 +90,15 @@ def gate(state: Session, call: ToolCall, life: str) -> Verdict:
 
 
 def unsettled_twin(state: Session, call: ToolCall) -> ToolCall | None:
-    """An earlier identical call whose outcome is unknown and whose repeat has not been refused yet. A refusal
-    within the same response does not count: the model had not read it."""
+    """An earlier identical call that was cut off (unknown, or cancelled while it ran) and whose repeat has
+    not been refused yet. A refusal within the same response does not count: the model had not read it."""
     others = (other for other in state.tool_calls.values() if other.model_call != call.model_call)
     refused = {other.repeats for other in others if other.repeats is not None}
     mine: tuple[str, str] | None = None
     for other in state.tool_calls.values():
-        if other.outcome != "unknown" or other.name != call.name or other.id in refused:
+        if other.outcome not in ("unknown", "cancelled"):
+            continue
+        if other.name != call.name or other.id in refused:
             continue
         if other.policy == "safe":
             continue

@@ -76,7 +76,7 @@ def plan(state: Session, facts: Facts) -> Plan:
         calls = tuple(_cut_off(state, call, facts) for call in state.calls(turn) if call.open)
         return Plan("cancel", f"{turn.stop_by} asked for a stop", turn.id, life=life, calls=calls, lost=lost)
     if facts.keeper_alive and life:
-        calls = tuple(_attached(call, facts) for call in state.calls(turn) if call.open)
+        calls = tuple(_attached(state, call, facts) for call in state.calls(turn) if call.open)
         return Plan("attach", "the harness is still running", turn.id, life=life, calls=calls, lost=lost)
     if turn.fruitless >= MAX_FRUITLESS:
         reason = f"{turn.fruitless} lives in a row ended without a finished model or tool call"
@@ -101,10 +101,10 @@ def _effective(call: ToolCall, facts: Facts) -> ReplayPolicy:
     return strictest(call.policy, facts.policies.get(call.name, call.policy))
 
 
-def _attached(call: ToolCall, facts: Facts) -> CallPlan:
+def _attached(state: Session, call: ToolCall, facts: Facts) -> CallPlan:
     """The harness lives. Only a custom tool that ran inside the dead worker was cut off."""
     if call.origin == "custom" and call.released_in is not None:
-        return _by_policy(call, facts)
+        return _by_policy(state, call, facts)
     return CallPlan(call.id, call.name, "wait", "it belongs to the living harness")
 
 
@@ -128,7 +128,7 @@ def _within(state: Session, call: ToolCall, siblings: list[ToolCall], facts: Fac
     if not began:
         return CallPlan(call.id, call.name, "replay", "no call of its response was released")
     if call.released_in is not None:
-        return _by_policy(call, facts)
+        return _by_policy(state, call, facts)
     if call.agent is not None or any(c.name in facts.containers and c.open for c in siblings):
         return CallPlan(call.id, call.name, "replay", "never released; its response is given again")
     allowed = any(asked.call == call.id and asked.allow for asked in state.permissions.values())
@@ -143,12 +143,17 @@ def _cut_off(state: Session, call: ToolCall, facts: Facts) -> CallPlan:
     """Before a cancelled turn: nothing runs again, only the truth is written."""
     if call.released_in is None:
         return CallPlan(call.id, call.name, "not_started", "never released, and the turn is stopped")
-    if call.origin == "custom" and call.name in facts.probes and not facts.rival:
+    if call.origin == "custom" and call.name in facts.probes and not _rival(state, call, facts):
         return CallPlan(call.id, call.name, "probe", "released without outcome; the tool can be asked")
     return CallPlan(call.id, call.name, "unknown", "released without outcome, and the turn is stopped")
 
 
-def _by_policy(call: ToolCall, facts: Facts) -> CallPlan:
+def _rival(state: Session, call: ToolCall, facts: Facts) -> bool:
+    """Could the worker that released this call still be running it? Then "not happened" proves nothing."""
+    return facts.rival or state.displaced_seq > call.released_seq
+
+
+def _by_policy(state: Session, call: ToolCall, facts: Facts) -> CallPlan:
     """Released, no outcome."""
     policy = _effective(call, facts)
     ours = call.origin == "custom"
@@ -159,6 +164,6 @@ def _by_policy(call: ToolCall, facts: Facts) -> CallPlan:
         return CallPlan(call.id, call.name, action, "released without outcome; repeating it is safe")
     if policy == "idempotent" and ours:
         return CallPlan(call.id, call.name, "run", "released without outcome; same idempotency key")
-    if ours and call.name in facts.probes and not facts.rival:
+    if ours and call.name in facts.probes and not _rival(state, call, facts):
         return CallPlan(call.id, call.name, "probe", "released without outcome; the tool can be asked")
     return CallPlan(call.id, call.name, "unknown", "released without outcome, and it must not be repeated")

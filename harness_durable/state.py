@@ -47,6 +47,7 @@ class ToolCall(msgspec.Struct):
     agent: str | None = None
     released_in: str | None = None
     released: int | None = None
+    released_seq: int = 0
     releases: int = 0
     key: str = ""
     outcome: Outcome | None = None
@@ -165,7 +166,8 @@ class Permission(msgspec.Struct):
 
 
 class Session(msgspec.Struct):
-    """The whole of a session, as of ``seq``."""
+    """The whole of a session, as of ``seq``. ``displaced_seq`` is the last claim after which the worker
+    before may have been alive still."""
 
     seq: int = 0
     epoch: int = 0
@@ -184,6 +186,7 @@ class Session(msgspec.Struct):
     transcripts: dict[str, Transcript] = {}
     permissions: dict[str, Permission] = {}
     offsets: dict[str, int] = {}
+    displaced_seq: int = 0
 
     @property
     def turn(self) -> Turn | None:

@@ -268,7 +268,8 @@ def check_session_id(session: str) -> str:
     return session
 
 
-def claim_record(owner: Owner, epoch: int, record_id: str) -> Record:
-    """The record with which a World makes ``owner`` the session's driver."""
-    event = events.SessionClaimed(epoch=epoch, worker=owner.worker, host=owner.host, pid=owner.pid)
+def claim_record(owner: Owner, epoch: int, record_id: str, *, displaced: bool = False) -> Record:
+    """The record with which a World makes ``owner`` the session's driver. ``displaced`` as in ``Claim``: it
+    is in the log, since whoever comes after this owner must know of it, too."""
+    event = events.SessionClaimed(epoch, owner.worker, owner.host, owner.pid, displaced)
     return Record(record_id, codec.kind_of(event), clock.now_ms(), codec.encode(event))

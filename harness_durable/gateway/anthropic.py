@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,8 @@ from harness_durable.gateway.wire import Collector, Parsed
 from harness_durable.payload import clean
 
 __all__ = ("RESUME_SENTINEL", "Anthropic")
+
+_MODEL = re.compile(r"/v1/models/[A-Za-z0-9._:@-]+")
 
 _KINDS = {
     400: "invalid_request_error",
@@ -35,6 +38,12 @@ class Anthropic:
 
     def is_model_path(self, method: str, path: str) -> bool:
         return method == "POST" and path.partition("?")[0].rstrip("/") == "/v1/messages"
+
+    def is_free(self, method: str, path: str) -> bool:
+        place = path.partition("?")[0]
+        if method == "POST":
+            return place == "/v1/messages/count_tokens"
+        return method == "GET" and (place == "/v1/models" or _MODEL.fullmatch(place) is not None)
 
     def match_key(self, body: bytes, path: str) -> str:
         return anthropic_request.match_key(body)

@@ -1,7 +1,8 @@
 """JSON whose values stay the bytes that they were: no number is rounded, no escape is spelled anew.
 
 What surprises: half a surrogate pair in an escape is accepted here (models and harnesses do write them),
-although strict decoders refuse it. Such a document is spelled anew, with every string and integer kept."""
+although strict decoders refuse it. Such a document is spelled anew, with every string and integer kept.
+Nesting has no limit: what is too deep for a decoder is only cut into its members."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from typing import cast
 
 from msgspec import MsgspecError, Raw
 from msgspec.json import Decoder, encode
+
+from harness_durable.gateway.nesting import outermost
 
 __all__ = (
     "Unreadable",
@@ -30,7 +33,7 @@ _string: Decoder[str] = Decoder(str)
 
 
 class Unreadable(ValueError):
-    """Not the JSON that was expected, or nested too deeply."""
+    """Not the JSON that was expected."""
 
 
 def members(raw: bytes | Raw) -> dict[str, Raw]:
@@ -38,7 +41,11 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
     try:
         return _object.decode(raw)
     except (MsgspecError, RecursionError, UnicodeDecodeError):
+        pass
+    try:
         value = _lenient(raw)
+    except RecursionError:
+        return {text(Raw(name)): Raw(member) for name, member in _cut(raw, b"{")}
     if not isinstance(value, dict):
         raise Unreadable("not a JSON object")
     return {name: _spelled(member) for name, member in cast(dict[str, object], value).items()}
@@ -49,7 +56,11 @@ def items(raw: bytes | Raw) -> list[Raw]:
     try:
         return _array.decode(raw)
     except (MsgspecError, RecursionError, UnicodeDecodeError):
+        pass
+    try:
         value = _lenient(raw)
+    except RecursionError:
+        return [Raw(item) for _, item in _cut(raw, b"[")]
     if not isinstance(value, list):
         raise Unreadable("not a JSON list")
     return [_spelled(item) for item in cast(list[object], value)]
@@ -65,7 +76,7 @@ def text(raw: bytes | Raw | None) -> str:
         pass
     try:
         value = _lenient(raw)
-    except Unreadable:
+    except (Unreadable, RecursionError):
         return ""
     return value if isinstance(value, str) else ""
 
@@ -105,10 +116,23 @@ def encode_list(value: Sequence[Raw]) -> bytes:
 
 
 def _lenient(raw: bytes | Raw) -> object:
+    """Raises ``Unreadable``, and ``RecursionError`` for what may be JSON and is too deep."""
     try:
         return json.loads(bytes(raw))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Unreadable(str(error)) from None
+
+
+def _cut(raw: bytes | Raw, opening: bytes) -> list[tuple[bytes, bytes]]:
+    """What stands directly in an object or a list. Raises ``Unreadable``."""
+    whole = bytes(raw)
+    try:
+        parts = outermost(whole)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+    if whole.lstrip()[:1] != opening:
+        raise Unreadable("not a JSON object" if opening == b"{" else "not a JSON list")
+    return parts
 
 
 def _spelled(value: object) -> Raw:

@@ -139,8 +139,11 @@ class Gateway:
             await self._error(connection, 401, said)
         elif self._wire.is_model_path(admitted.method, admitted.target):
             await self._model_call(connection, admitted, asker, tasks)
-        else:
+        elif self._wire.is_free(admitted.method, admitted.target):
             await self._pass_on(connection, admitted, asker)
+        else:
+            said = "harness-durable passes on model calls, token counts and the list of models; nothing else"
+            await self._error(connection, 404, said)
 
     def _admit(self, incoming: Incoming) -> Incoming | None:
         """The request without our token; None if it has not got it."""
@@ -244,7 +247,7 @@ class Gateway:
     # -------------------------------------------------------------------------------- all others
 
     async def _pass_on(self, connection: Connection, incoming: Incoming, asker: Asker) -> None:
-        """What is no model call goes upstream and is not recorded."""
+        """What costs nothing and changes nothing goes upstream, and is not recorded."""
         try:
             async with asker.send(incoming) as answer:
                 body = self._upstream.scrub(await provider.collect(answer))

@@ -74,6 +74,11 @@ class Wire(Protocol):
         """Is this a model call? ``path`` may have a query."""
         ...
 
+    def is_free(self, method: str, path: str) -> bool:
+        """Does it neither cost nor store nor change anything? The agent's own shell can reach the gateway
+        with the life's token, so all else would be a way to spend the real key outside the log."""
+        ...
+
     def match_key(self, body: bytes, path: str) -> str:
         """Equal for two requests in which the model sees the same, whatever the harness varies."""
         ...

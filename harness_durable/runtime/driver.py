@@ -80,7 +80,7 @@ class Driver:
 
     async def _step(self) -> bool:
         """One rung of the ladder. False when there is nothing left to do."""
-        facts = await self.equipment.facts(self.journal.state, rival=self.claim.displaced)
+        facts = await self.equipment.facts(self.journal.state)
         plan = recovery.plan(self.journal.state, facts)
         reach("recovery.planned")
         log.info("session %s: %s (%s)", self.claim.session, plan.rung, plan.reason)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from harness_durable import registry
 from harness_durable.adapter import Adapter
 from harness_durable.errors import BadSetting, BadTool
-from harness_durable.events import AgentSpec, ReplayPolicy, ToolOrigin
+from harness_durable.events import ASK, AgentSpec, ReplayPolicy, ToolOrigin
 from harness_durable.gateway import Upstream
 from harness_durable.recovery import Facts
 from harness_durable.sandbox import LifeRef, Sandbox
@@ -20,9 +20,6 @@ from harness_durable.tools import Tool
 
 REAL_PROVIDER = "anthropic.com"
 """Hosts below it answer nobody who has no key. Others may: proxies, local models."""
-
-ASKING = "ask"
-"""The permission mode in which a person is asked before a call that is not safe."""
 
 
 @dataclass
@@ -102,7 +99,7 @@ class Equipment:
             policies=self.policies(state.agent),
             probes=frozenset(adapter.custom_name(tool.name) for tool in self.tools if tool.probe is not None),
             containers=adapter.containers,
-            asks=state.agent.permission_mode == ASKING,
+            asks=state.agent.permission_mode == ASK,
             rival=rival,
         )
 

@@ -39,6 +39,7 @@ from harness_durable.runtime.equipment import Equipment, ref_of
 from harness_durable.runtime.groups import first_of
 from harness_durable.runtime.progress import ProgressWriter
 from harness_durable.sandbox import LifeRef, LifeSpec, Link
+from harness_durable.state import Session
 from harness_durable.tools.host import ToolHost
 from harness_durable.world import Claim, Owner
 
@@ -206,8 +207,20 @@ class Lives:
         try:
             return await self.adapter.drive(context, link)
         except (HarnessDied, HarnessStuck, KeeperGone):
-            await gateway.drained()
+            await self._drain(gateway)
             raise
+
+    async def _drain(self, gateway: Gateway) -> None:
+        """Until what is paid for is recorded, or until somebody asks for a stop."""
+        async with anyio.create_task_group() as tasks:
+
+            async def stop() -> None:
+                await self.journal.until(_stop_asked)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop)
+            await gateway.drained()
+            tasks.cancel_scope.cancel()
 
     async def _lost(self, context: LifeContext, why: str, code: int | None, *, planned: bool = False) -> None:
         await self.journal.life_lost(context.life, why, code, planned=planned)
@@ -235,7 +248,7 @@ class Lives:
                     tasks.start_soon(self._settler(tools, call))
 
         async def stop() -> None:
-            await self.journal.until(lambda state: state.turn is None or state.turn.stop_by is not None)
+            await self.journal.until(_stop_asked)
             for call in again:
                 await tools.cancel(call.call)
 
@@ -301,6 +314,10 @@ class Lives:
             ready=anyio.Event(),
             login=self.equipment.settings.upstream_auth == "login",
         )
+
+
+def _stop_asked(state: Session) -> bool:
+    return state.turn is None or state.turn.stop_by is not None
 
 
 @contextlib.asynccontextmanager

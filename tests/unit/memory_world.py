@@ -136,7 +136,7 @@ class MemoryWorld:
         if alive and previous != owner and not take_over:
             raise SessionBusy(session, str(previous), None)
         found.owner, found.epoch = owner, found.epoch + 1
-        self._add(session, found.epoch, [claim_record(owner, found.epoch, uuid.uuid4().hex)])
+        self._add(session, found.epoch, [claim_record(owner, found.epoch, uuid.uuid4().hex, displaced=alive)])
         return Claim(session, found.epoch, len(found.records), previous, alive)
 
     async def release(self, session: str, epoch: int, due: int | None = None) -> None:

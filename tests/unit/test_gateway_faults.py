@@ -158,7 +158,7 @@ async def test_a_redirect_is_not_followed_and_not_passed_on() -> None:
     assert "location" not in got.headers
 
 
-@pytest.mark.parametrize("path", ["/v1/messages", "/v1/other"])
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 async def test_a_packed_answer_is_unpacked_and_not_called_packed(path: str) -> None:
     packed = response(
         zlib.compress(MESSAGE, wbits=31), "content-encoding: gzip", "content-type: application/json"
@@ -248,7 +248,7 @@ async def test_the_key_is_nowhere_but_upstream(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.DEBUG)
     seen: list[bytes] = []
     async with answering(echo) as url, gateway(url) as rig:
-        seen += [(await rig.ask(body())).raw, (await rig.ask(b"", path="/v1/x", method="GET")).raw]
+        seen += [(await rig.ask(body())).raw, (await rig.ask(b"", path="/v1/models", method="GET")).raw]
         log = rig.log()
     async with answering(b"nonsense " + KEY.encode()) as url, gateway(url) as rig:
         seen.append((await rig.ask(body())).raw)

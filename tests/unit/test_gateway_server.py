@@ -371,3 +371,23 @@ async def test_other_endpoints_are_passed_on_and_not_recorded() -> None:
     assert missing.status == 404
     assert "request-id" in missing.headers
     assert rig.kinds() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/messages/batches"),
+        ("POST", "//v1/messages"),
+        ("POST", "/v1/files"),
+        ("GET", "/v1/organizations/me"),
+        ("DELETE", "/v1/models/x"),
+        ("GET", "/v1/models/../organizations"),
+    ],
+)
+async def test_nothing_that_could_spend_the_key_outside_the_log_is_passed_on(method: str, path: str) -> None:
+    async with scripted(lambda _: say("hi")) as (provider, rig):
+        got = await rig.ask(b"{}", path=path, method=method)
+
+    assert b"404" in got.raw.split(b"\r\n")[0]
+    assert b"nothing else" in got.raw, "refused by us and not by the provider"
+    assert not provider.requests

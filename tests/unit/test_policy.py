@@ -142,10 +142,15 @@ def test_repeats_are_recognised_when_arguments_are_in_blobs_or_are_no_json() -> 
         assert verdict(state(*log, requested("c2", arguments=arguments)), "c2").action == "refuse"
 
 
-def test_a_completed_or_cancelled_twin_refuses_nothing() -> None:
-    for outcome in (ev.ToolCompleted("c1", text(), "hook"), ev.ToolCancelled("c1", text())):
-        log = [requested("c1"), ev.ToolReleased("c1", "L1"), outcome, requested("c2")]
-        assert verdict(state(*log), "c2").action == "release"
+def test_a_completed_twin_refuses_nothing() -> None:
+    outcome = ev.ToolCompleted("c1", text(), "hook")
+    log = [requested("c1"), ev.ToolReleased("c1", "L1"), outcome, requested("c2")]
+    assert verdict(state(*log), "c2").action == "release"
+
+
+def test_the_first_repeat_of_a_call_that_was_stopped_while_it_ran_is_refused() -> None:
+    log = [requested("c1"), ev.ToolReleased("c1", "L1"), ev.ToolCancelled("c1", text()), requested("c2")]
+    assert verdict(state(*log), "c2").action == "refuse"
 
 
 def test_integers_over_2_53_are_not_the_same_call() -> None:

@@ -13,7 +13,7 @@ from harness_durable.tools.host import ToolHost
 from harness_durable.tools.results import ToolResult
 from harness_durable.world import World
 from harness_durable.worlds import open_world
-from tests.unit.memory_world import OTHER
+from tests.unit.memory_world import OTHER, OWNER
 from tests.unit.session_kit import asked, begun, host, taken
 
 ODD = "NUL \0, CRLF \r\n, 9007199254740993001, 😀 "
@@ -51,6 +51,7 @@ async def test_a_crash_in_a_batch_repeats_nothing_that_must_not_be_repeated(worl
     for cut in ("happened", "did-not", "reading"):
         await journal.tool_gate(cut, "L1", key=cut)
 
+    await world.unregister(OWNER)  # known to be gone: else a probe's "not happened" would prove nothing
     journal = await taken(world, OTHER)
     tools = host(journal, [pay, look], "L2")
     # "reading" was stored as never, as all of this response; the stricter of the two policies counts.

@@ -31,7 +31,9 @@ class RacedError(Exception):
     """Another claimer was first. Look again at who owns the session."""
 
 
-def begin(log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = False) -> tuple[int, int]:
+def begin(
+    log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = False, displaced: bool = False
+) -> tuple[int, int]:
     """Begin a new segment, with the claim record of ``owner`` or, to go on after a claimer that died
     half-way, with nothing. Its epoch, and the seq of its first record. Raises ``RacedError`` if somebody
     else is at it; ``force`` does not wait for one that was stopped there."""
@@ -46,7 +48,7 @@ def begin(log: Log, owner: Owner | None, repaired: Repaired, *, force: bool = Fa
                     cut_tail(log, log.fd(), repaired)
                 os.fdatasync(log.fd())
                 previous = (log.epoch, log.top.end)
-        data, first = _opening(log, epoch, previous, owner), log.head + 1
+        data, first = _opening(log, epoch, previous, owner, displaced), log.head + 1
         try:
             write_all(fd, data, 0)
             os.fdatasync(fd)
@@ -136,6 +138,7 @@ def _opening(
     epoch: int,
     previous: tuple[int, int] | None,
     owner: Owner | None,
+    displaced: bool,
 ) -> bytes:
     top = log.top if log.chain else None
     now = clock.now_ms()
@@ -151,7 +154,7 @@ def _opening(
         None if owner else log.last_owner(),
     )
     salt = salt_of(log.session, epoch)
-    claim = [claim_record(owner, epoch, uuid.uuid4().hex)] if owner else []
+    claim = [claim_record(owner, epoch, uuid.uuid4().hex, displaced=displaced)] if owner else []
     batch = encode_batch(salt, log.head, epoch, claim, None) if claim else b""
     return encode_header(salt, log.head, header) + batch
 

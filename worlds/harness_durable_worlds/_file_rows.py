@@ -80,11 +80,11 @@ def claim(
             raise SessionBusy(log.session, str(row.owner), liveness.lease_left(row.owner.worker))
         before = log.last_owner()
         try:
-            epoch, head = begin(log, owner, repaired, force=take_over)
+            displaced = before is not None and liveness.lease_left(before.worker) is not None
+            epoch, head = begin(log, owner, repaired, force=take_over, displaced=displaced)
         except RacedError:
             threading.Event().wait(0.001)
             continue
-        displaced = before is not None and liveness.lease_left(before.worker) is not None
         return Claim(log.session, epoch, head, before, displaced)
     raise SessionBusy(log.session, "another worker, which is claiming it at this moment", None)
 

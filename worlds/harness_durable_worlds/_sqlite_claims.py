@@ -101,8 +101,9 @@ def _owners(db: Db, app: str) -> list[str]:
 
 def _claim(db: Db, key: log.Key, owner: Owner, fields: log.RowFields, lease_left: LeaseLeft) -> Claim:
     head, epoch = fields[0] + 1, fields[1] + 1
-    log.add(db, key, head - 1, epoch, claim_record(owner, epoch, uuid.uuid4().hex))
-    db.execute(SQL["claim"], (head, epoch, clock.now_ms(), owner.worker, owner.host, owner.pid, *key))
     previous = log.owner_of(fields)
     displaced = previous is not None and lease_left(previous.worker) is not None
+    record = claim_record(owner, epoch, uuid.uuid4().hex, displaced=displaced)
+    log.add(db, key, head - 1, epoch, record)
+    db.execute(SQL["claim"], (head, epoch, clock.now_ms(), owner.worker, owner.host, owner.pid, *key))
     return Claim(key[1], epoch, head, previous, displaced)
