@@ -10,7 +10,7 @@ POINT ?= tool.effect_done
 DEATH ?= harness
 TESTS ?= tests
 
-.PHONY: setup demo test test-quick check format crash clean
+.PHONY: setup demo test test-quick check format crash crash-matrix clean
 
 setup: $(VENV)/.ready ## the virtual environment
 
@@ -44,6 +44,10 @@ check: setup ## style, types, architecture
 format: setup
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
+
+crash-matrix: setup ## every crash point with every death on every World (about 10 minutes)
+	$(BIN)/harness-durable install claude-code
+	HARNESS_DURABLE_CRASH=full $(BIN)/python -m pytest -n 2 tests/crash
 
 crash: setup ## random kills: KILLS=200 WORLD=sqlite|file ADAPTER=claude-code
 	$(BIN)/harness-durable install $(ADAPTER)

@@ -19,6 +19,7 @@
     │   ├── SandboxUnavailable       the machinery failed; never shown to a model as a tool's output
     │   │   └── WorkspaceMissing     the session's workspace is not there; a person must put it back
     │   ├── KeeperGone               the keeper (or its container) is no longer there
+    │   │   └── KeeperIncompatible   it is there, and speaks a protocol that this version does not know
     │   └── StaleEpoch               the keeper serves a newer worker
     ├── HarnessError
     │   ├── HarnessMissing           the harness's binary is not installed
@@ -176,6 +177,10 @@ class WorkspaceMissing(SandboxUnavailable):
 
 class KeeperGone(SandboxError):
     """The keeper, or its container, is no longer there; the life has ended."""
+
+
+class KeeperIncompatible(KeeperGone):
+    """A keeper of another version of harness-durable. Its life is ended; the turn goes on from the log."""
 
 
 class StaleEpoch(SandboxError):

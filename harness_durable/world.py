@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -125,6 +125,15 @@ class Description(msgspec.Struct, frozen=True):
     reach: str
     details: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """What a World may offer beside the contract, for people who look at a session."""
+
+    async def remarks(self, session: str) -> Sequence[str]:
+        """Whole sentences about what is odd in the store and loses nothing, such as a repair to come."""
+        ...
 
 
 class World(Protocol):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import cast
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
 from harness_durable import registry
 from harness_durable.errors import BadSetting
 from harness_durable.world import World
+
+if TYPE_CHECKING:  # the suites stand above this module
+    from harness_durable.testing.worlds.bench import Faults
 
 Opener = Callable[[str, str], Awaitable[World]]
 """What a World registers: ``open_world(url, app)``."""
@@ -44,3 +48,11 @@ async def open_world(url: str, app: str = "default") -> World:
         )
     opener = cast(Opener, registry.load("world", scheme))
     return await opener(url, app)
+
+
+def faults(url: str) -> Faults | None:
+    """How the conformance suite can hurt the World that ``url`` names: what ``faults(url)`` in the module of
+    its ``open_world`` gives; None if there is no such function. Raises ``UnknownName``."""
+    opener = cast(Opener, registry.load("world", url.partition(":")[0]))
+    offered = getattr(import_module(opener.__module__), "faults", None)
+    return cast("Callable[[str], Faults | None]", offered)(url) if offered is not None else None

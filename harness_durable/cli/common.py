@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:  # --help must not pay for them
+    from pathlib import Path
+
     from harness_durable.settings import Settings
     from harness_durable.world import World
 
@@ -102,6 +104,23 @@ async def opened(world: str | None, app: str | None) -> AsyncGenerator[tuple[Wor
         await found.aclose()
 
 
+def check_run_dir(run_dir: Path) -> None:
+    """Before anything is stored: raises ``BadSetting`` if no life could be started there."""
+    import tempfile
+
+    from harness_durable.errors import BadSetting
+
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=run_dir):
+            pass
+    except OSError as error:
+        raise BadSetting(
+            f"the run directory {run_dir} cannot be used: {error.strerror or error}; make it writable, "
+            "or name another one with HARNESS_DURABLE_RUN_DIR"
+        ) from None
+
+
 def print_json(value: Mapping[str, Any]) -> None:
     click.echo(json.dumps({"v": 1, **value}, ensure_ascii=True, default=str))
 
@@ -130,6 +149,7 @@ class Log(logging.StreamHandler[Any]):
     def __init__(self, begin: str) -> None:
         super().__init__()
         self.begin = begin
+        self.setFormatter(logging.Formatter("%(message)s"))
 
     def format(self, record: logging.LogRecord) -> str:
         return self.begin + visible(super().format(record))

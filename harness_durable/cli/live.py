@@ -12,12 +12,12 @@ import anyio
 import click
 
 from harness_durable import clock, fold
-from harness_durable.cli.common import one_line
+from harness_durable.cli.common import one_line, print_json
 from harness_durable.cli.story import tell
 from harness_durable.cli.trace import render
 from harness_durable.journal import Reader
 from harness_durable.runtime.api import Durable
-from harness_durable.runtime.progress import shown
+from harness_durable.runtime.progress import Shown, shown
 from harness_durable.world import World
 
 CLEAR = "\r\033[K"
@@ -49,6 +49,25 @@ async def arriving(world: World, session: str, *, to_stderr: bool) -> AsyncGener
         yield CLEAR
         tasks.cancel_scope.cancel()
     click.echo(CLEAR, nl=False, err=to_stderr)
+
+
+@asynccontextmanager
+async def progress_as_json(world: World, session: str) -> AsyncGenerator[None]:
+    """Print text that is arriving as lines of JSON: the end of it, again whenever there is more."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_print_progress, world, session)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _print_progress(world: World, session: str) -> None:
+    last = Shown("", "")
+    while True:
+        found = shown(await world.progress(session))
+        if found != last and found.text:
+            print_json({"kind": "progress", "call": found.call, "text": found.text})
+        last = found
+        await clock.sleep(0.1)
 
 
 async def _show(world: World, session: str, to_stderr: bool) -> None:

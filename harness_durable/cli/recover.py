@@ -11,6 +11,7 @@ import click
 from harness_durable import recovery
 from harness_durable.cli.common import (
     asynchronous,
+    check_run_dir,
     json_option,
     opened,
     print_json,
@@ -20,7 +21,7 @@ from harness_durable.cli.common import (
     world_options,
 )
 from harness_durable.cli.story import given, named
-from harness_durable.errors import HarnessDurableError
+from harness_durable.errors import HarnessDurableError, SessionBusy
 from harness_durable.journal import Reader
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.tools import Tool
@@ -50,14 +51,18 @@ async def recover(
     tools = load_tools(module)
     async with opened(world, app) as (store, settings):
         names = [session] if session else await _stranded(store)
+        codes = [0]
+        if names:
+            check_run_dir(settings.run_dir)
         if dry_run:
             for name in names:
-                await _print_plan(store, name, Equipment(settings, tuple(tools)), as_json, take_over)
+                equipment = Equipment(settings, tuple(tools))
+                codes.append(await _print_plan(store, name, equipment, as_json, take_over))
     if not names:
         say("nothing to recover")
     if not dry_run:
         codes = [await _attempt(name, tools, world, app, take_over, as_json) for name in names]
-        sys.exit(max(codes, default=0))
+    sys.exit(max(codes, default=0))
 
 
 async def _stranded(store: World) -> list[str]:
@@ -71,9 +76,13 @@ async def _stranded(store: World) -> list[str]:
 
 async def _print_plan(
     store: World, session: str, equipment: Equipment, as_json: bool, take_over: bool
-) -> None:
-    """What the next worker on this host would do, call by call. Claims nothing, writes nothing."""
-    await store.session(session)
+) -> int:
+    """What the next worker on this host would do, call by call; the exit code. Claims nothing, writes
+    nothing. A live holder is told first: without a take-over nothing of the plan is done before it is gone."""
+    row = await store.session(session)
+    held = row.owner is not None and row.owner_alive and not take_over
+    if held:
+        say(f"error: {SessionBusy(session, str(row.owner), None)}; this is the plan for when it is gone:")
     state = await Reader(store, session).load()
     try:
         plan = recovery.plan(state, await equipment.facts(state, rival=take_over))
@@ -81,13 +90,15 @@ async def _print_plan(
         await equipment.aclose()
     if as_json:
         calls = [{"call": c.call, "tool": c.name, "action": c.action, "why": c.why} for c in plan.calls]
-        print_json({"session": session, "rung": plan.rung, "reason": plan.reason, "calls": calls})
-        return
+        told = {"holder": str(row.owner)} if held else {}
+        print_json({"session": session, "rung": plan.rung, "reason": plan.reason, "calls": calls, **told})
+        return SessionBusy.exit_code if held else 0
     click.echo(f"{session}: {plan.rung} ({visible(plan.reason)})")
     pairs = [(state.tool_calls[call.call], call) for call in plan.calls]
     rows = [(named(tool), given(tool), call.action, call.why) for tool, call in pairs]
     if rows:
         print_rows(("tool", "input", "what happens", "why"), rows)
+    return SessionBusy.exit_code if held else 0
 
 
 async def _attempt(

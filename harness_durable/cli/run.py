@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness_durable.cli.common import asynchronous, json_option, print_json, say, visible, world_options
+from harness_durable.cli.common import (
+    asynchronous,
+    check_run_dir,
+    json_option,
+    print_json,
+    say,
+    visible,
+    world_options,
+)
 from harness_durable.cli.send import read_text
 from harness_durable.errors import NotFound
 
@@ -54,6 +62,7 @@ async def run(
     agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}
     async with Durable.open(**flags) as durable:
         durable.worker.equipment.check_provider()
+        check_run_dir(durable.settings.run_dir)
         mode = "ask" if ask else "default"
         agent = durable.agent(**agent_flags, workspace=workspace, tools=tools, permission_mode=mode)
         since = await _head(durable, session)

@@ -26,7 +26,7 @@ from harness_durable.errors import DamagedLog
 from harness_durable.events import Entry
 from harness_durable.journal import Reader
 from harness_durable.state import Session
-from harness_durable.world import World
+from harness_durable.world import Remarks, World
 
 STYLE = {"good": "green", "bad": "red", "warn": "yellow", "life": "cyan", "person": "magenta"}
 
@@ -50,16 +50,26 @@ async def trace(
 ) -> None:
     """Show what happened in SESSION: every life, also the lost ones.
 
-    A damaged log is shown up to the damage; with --json also what is behind it.
+    A damaged log is shown up to the damage; with --json also what is behind it. With --follow --json, text
+    that is arriving comes as lines of kind "progress", which have no number.
     """
     async with opened(world, app) as (store, _):
         await store.session(session)
+        if isinstance(store, Remarks):
+            for remark in await store.remarks(session):
+                say(f"warning: {visible(remark)}")
         reader = Reader(store, session)
         entries = reader.follow() if follow else reader.entries()
         markdown = markdown or not sys.stdout.isatty()
         if as_json:
             trouble = _Trouble()
-            await _json(entries if follow else _around_damage(store, session, trouble), since)
+            if follow:
+                from harness_durable.cli.live import progress_as_json
+
+                async with progress_as_json(store, session):
+                    await _json(entries, since)
+            else:
+                await _json(_around_damage(store, session, trouble), since)
             sys.exit(1 if trouble.told else 0)
         elif follow and not markdown:
             from harness_durable.cli.live import arriving

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness_durable.cli.common import Log, asynchronous, say, world_options
+from harness_durable.cli.common import Log, asynchronous, check_run_dir, say, world_options
 
 
 @click.command()
@@ -26,7 +26,10 @@ async def worker(module: str | None, **flags: Any) -> None:
     settings = resolve(flags).settings
     equipment = Equipment(settings, tuple(load_tools(module)))
     equipment.check_provider()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", handlers=[Log("")], force=True)
+    check_run_dir(settings.run_dir)
+    told = Log("")
+    told.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[told], force=True)
     store = await open_world(settings.world, settings.app)
     try:
         async with Worker.open(store, equipment) as found:

@@ -34,23 +34,27 @@ async def run_check(url: str, as_json: bool, slack: float = 1.0) -> int:
         await remove_app(world)
     finally:
         await world.aclose()
-    broken = 0
+    broken = partly = 0
     async with aclosing(check_world(url, slack=slack)) as results:
         async for result in results:
             broken += not result.ok
+            partly += result.ok and not result.tried
             if as_json:
                 print_json(msgspec.to_builtins(result))
             else:
                 _print_row(result)
     if not as_json:
         kept = "all promises are kept" if not broken else f"promises broken: {broken}"
-        say(f"{redact(url)}: {kept}")
+        rest = f"; kept, but only partly tried: {partly}" if partly else ""
+        say(f"{redact(url)}: {kept}{rest}")
     return 1 if broken else 0
 
 
 def _print_row(result: CheckResult) -> None:
     """A line for people on a terminal, tab-separated fields for programs."""
-    mark, word = ("✓", "kept") if result.ok else ("✗", "broken")
+    mark, word, style = ("✓", "kept", "green") if result.ok else ("✗", "broken", "bold red")
+    if result.ok and not result.tried:
+        mark, word, style = "!", "kept, partly tried", "yellow"
     if not sys.stdout.isatty():
         print_rows((), [(word, result.id, result.promise, result.detail)])
         return
@@ -58,7 +62,7 @@ def _print_row(result: CheckResult) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    console, style = Console(highlight=False), "green" if result.ok else "bold red"
+    console = Console(highlight=False)
     console.print(Text(f"{mark} {word:6} ", style).append(f"{result.id:4}", "bold").append(result.promise))
     console.print(Padding(Text(result.detail, "dim"), (0, 0, 0, 14)))
 

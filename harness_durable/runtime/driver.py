@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import anyio
 
-from harness_durable import recovery
+from harness_durable import clock, recovery
 from harness_durable.crashpoints import reach
 from harness_durable.errors import DamagedLog
 from harness_durable.journal import Journal
@@ -20,6 +20,9 @@ from harness_durable.runtime.lives import LEAVE_SECONDS, SETTLED, Lives
 from harness_durable.world import Claim, Owner, World
 
 log = logging.getLogger("harness_durable.driver")
+
+PAUSE = 0.5
+"""Seconds before the third life of a turn that made no progress; twice as many before the fourth."""
 
 
 class Driver:
@@ -78,6 +81,12 @@ class Driver:
                 tasks.cancel_scope.cancel()
         await self.journal.released("nothing left to do")
 
+    async def _pause(self) -> None:
+        """Lives that made no progress are given a moment: what kept them from it may pass."""
+        turn = self.journal.state.turn
+        if turn is not None and turn.fruitless > 1:
+            await clock.sleep(PAUSE * 2 ** (turn.fruitless - 2))
+
     async def _step(self) -> bool:
         """One rung of the ladder. False when there is nothing left to do."""
         facts = await self.equipment.facts(self.journal.state)
@@ -97,10 +106,11 @@ class Driver:
                 await self.lives.attach(plan)
             case "continue":
                 await self.lives.end(plan, "lost with its worker")
+                await self._pause()
                 await self.lives.begin(plan, "continue")
             case "cancel":
                 await self.lives.end(plan, "stopped on request")
-                await self.lives.settle_calls(plan, self.lives.tools(plan.life))
+                await self.lives.cut_off.settle(plan, self.lives.tools(plan.life), stoppable=False)
                 await self.journal.turn_cancelled(plan.reason)
             case "needs_input":
                 await self.lives.end(plan, "given up")

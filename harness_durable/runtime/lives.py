@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
 
 import anyio
 
@@ -24,6 +23,7 @@ from harness_durable.errors import (
     HarnessMissing,
     HarnessStuck,
     KeeperGone,
+    KeeperIncompatible,
     SandboxUnavailable,
     StaleEpoch,
     StorageError,
@@ -33,13 +33,12 @@ from harness_durable.errors import (
 from harness_durable.events import AgentSpec, Rung
 from harness_durable.gateway import Gateway, wire
 from harness_durable.journal import Journal
-from harness_durable.policy import AGAIN, NOT_STARTED, STOPPED, UNKNOWN, denied
 from harness_durable.recovery import CallPlan, Plan
+from harness_durable.runtime.cutoff import CutOff, stop_asked
 from harness_durable.runtime.equipment import Equipment, ref_of
 from harness_durable.runtime.groups import first_of
 from harness_durable.runtime.progress import ProgressWriter
 from harness_durable.sandbox import LifeRef, LifeSpec, Link
-from harness_durable.state import Session
 from harness_durable.tools.host import ToolHost
 from harness_durable.world import Claim, Owner
 
@@ -48,8 +47,6 @@ log = logging.getLogger("harness_durable.lives")
 SETTLED = "the turn was settled"
 LEAVE_SECONDS = 15.0
 """How long ending a life may take when we have to go; after that it is left to the next worker."""
-
-_CLOSING = {"unknown": UNKNOWN, "not_started": NOT_STARTED, "again": AGAIN}
 
 
 class Lives:
@@ -62,6 +59,7 @@ class Lives:
         self.agent, self.equipment = agent, equipment
         self.adapter = equipment.adapter(agent.adapter)
         self.sandbox = equipment.sandbox(agent.sandbox)
+        self.cut_off = CutOff(journal)
         self._progress = ProgressWriter(journal.reader.world, claim.session)
 
     # -------------------------------------------------------------------------- beginning, ending
@@ -74,7 +72,7 @@ class Lives:
         """
         life = f"life-{uuid.uuid4().hex[:12]}"
         tools = self.tools(life)
-        told = await self.settle_calls(plan, tools)
+        told = await self.cut_off.settle(plan, tools, stoppable=True)
         try:
             harness = await self.adapter.find(self.agent.harness_version)
         except (HarnessMissing, UnsupportedVersion) as missing:
@@ -106,14 +104,15 @@ class Lives:
         life = self.journal.state.lives[plan.life]
         try:
             link = await self.sandbox.attach(ref_of(life), self.claim.epoch)
-        except KeeperGone:
-            await self.end(plan, "its keeper is gone")
+        except KeeperGone as gone:
+            why = str(gone) if isinstance(gone, KeeperIncompatible) else "its keeper is gone"
+            await self.end(plan, why)
             return
         async with _closing(link):
             tools = self.tools(life.id)
             await self.journal.recovery_begun(plan, life_gone="")
             await self.journal.life_attached(life.id, self.owner.worker)
-            await self._close_calls(plan)
+            await self.cut_off.close(plan)
             await self.journal.turn_resumed(life.id, "attach")
             harness = Harness("", life.harness_version)
             context = self._context(plan, "attach", life.id, tools, harness, link.token)
@@ -180,7 +179,7 @@ class Lives:
                 lambda: self._drive(context, link, gateway),
                 lambda: self._serve(gateway, link),
                 self._progress.run,
-                *(self._settler(context.tools, call) for call in settling),
+                *(self.cut_off.settler(context.tools, call) for call in settling),
             )
         except (StorageError, StaleEpoch):
             raise
@@ -215,7 +214,7 @@ class Lives:
         async with anyio.create_task_group() as tasks:
 
             async def stop() -> None:
-                await self.journal.until(_stop_asked)
+                await self.journal.until(stop_asked)
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(stop)
@@ -233,58 +232,6 @@ class Lives:
                 await self.journal.turn_failed(end.code, end.reason)
             case "cancelled":
                 await self.journal.turn_cancelled(end.reason)
-
-    # -------------------------------------------------------------------------------------- calls
-
-    async def settle_calls(self, plan: Plan, tools: ToolHost) -> tuple[str, ...]:
-        """Give every call that was cut off its outcome, unless the harness itself will run it. Returns what
-        the model is told, as sentences for the log. A stop that comes meanwhile cuts the running ones off."""
-        await self._close_calls(plan)
-        again = [call for call in plan.calls if call.action in ("run", "probe")]
-
-        async def settle() -> None:
-            async with anyio.create_task_group() as tasks:
-                for call in again:
-                    tasks.start_soon(self._settler(tools, call))
-
-        async def stop() -> None:
-            await self.journal.until(_stop_asked)
-            for call in again:
-                await tools.cancel(call.call)
-
-        if again:
-            await first_of(settle, stop)
-        return tuple(f"{call.name} ({call.call}): {call.action}, {call.why}" for call in plan.calls)
-
-    async def _close_calls(self, plan: Plan) -> None:
-        await self.journal.tools_closed(
-            [
-                (
-                    call.call,
-                    "not_started" if call.action == "not_started" else "unknown",
-                    self._told(call),
-                )
-                for call in plan.calls
-                if call.action in _CLOSING
-            ]
-        )
-
-    def _told(self, call: CallPlan) -> str:
-        """A person's no or stop is not hidden behind a crash: else the model would be asked to call again."""
-        state = self.journal.state
-        asked = state.permissions.values()
-        said_no = next((one for one in asked if one.call == call.call and one.allow is False), None)
-        if call.action == "not_started" and said_no is not None:
-            return denied(said_no)
-        stopped = state.turn is not None and state.turn.stop_by is not None
-        return STOPPED if call.action == "not_started" and stopped else _CLOSING[call.action]
-
-    def _settler(self, tools: ToolHost, call: CallPlan) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def settle() -> None:
-            known = self.journal.state.tool_calls[call.call]
-            await tools.settle(known, "probe" if call.action == "probe" else "run")
-
-        return settle
 
     def tools(self, life: str) -> ToolHost:
         """The custom tools of a life."""
@@ -314,10 +261,6 @@ class Lives:
             ready=anyio.Event(),
             login=self.equipment.settings.upstream_auth == "login",
         )
-
-
-def _stop_asked(state: Session) -> bool:
-    return state.turn is None or state.turn.stop_by is not None
 
 
 @contextlib.asynccontextmanager

@@ -7,9 +7,10 @@ import msgspec
 
 class CheckResult(msgspec.Struct, frozen=True):
     """``id`` is the promise's number such as ``W3``, ``promise`` its text; ``detail`` says what was seen,
-    or why the promise is broken, or which part of it could not be checked here."""
+    or why the promise is broken, or which part of it could not be checked here; then ``tried`` is false."""
 
     id: str
     promise: str
     ok: bool
     detail: str
+    tried: bool = True

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from harness_durable.errors import KeeperGone, SandboxUnavailable, StaleEpoch
+from harness_durable.errors import KeeperGone, KeeperIncompatible, SandboxUnavailable, StaleEpoch
 
 from .keeper import PROTOCOL
 
@@ -72,9 +72,9 @@ def _judge(run: Path, answer: Message, epoch: int) -> None:
     """Raise what a refusal means."""
     error = answer.get("error")
     if answer.get("v") != PROTOCOL:
-        raise SandboxUnavailable(
-            f"{run}: its keeper speaks protocol {answer.get('v')}, this version {PROTOCOL}; let the "
-            "version that started this life finish it, or reap the life and recover"
+        raise KeeperIncompatible(
+            f"{run}: its keeper speaks protocol {answer.get('v')}, this version {PROTOCOL}; the life is "
+            "ended, and its turn goes on from the log"
         )
     if error == "stale epoch":
         raise StaleEpoch(epoch, int(answer["epoch"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from harness_durable.errors import KeeperGone, SandboxUnavailable, StaleEpoch
+from harness_durable.errors import KeeperGone, KeeperIncompatible, SandboxUnavailable, StaleEpoch
 from harness_durable.testing.sandboxes.bench import everything, said_by
 from harness_durable_sandboxes import client
 from harness_durable_sandboxes.client import connect, dial, encode_line
@@ -63,7 +63,7 @@ async def test_another_protocol_is_refused_by_the_client(
 ) -> None:
     async with life(tmp_path / "run", "cat") as one:
         monkeypatch.setattr(client, "PROTOCOL", PROTOCOL + 1)
-        with pytest.raises(SandboxUnavailable, match=f"speaks protocol {PROTOCOL}"):
+        with pytest.raises(KeeperIncompatible, match=f"speaks protocol {PROTOCOL}"):
             await one.attach()
 
 

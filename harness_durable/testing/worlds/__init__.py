@@ -5,7 +5,7 @@
 
 Each check runs on an app of its own, opens several instances, and starts, stops and kills second processes.
 What surprises: a promise counts as kept only if every one of its checks ran to its end; what could not be
-tried here (a torn disk write without a hook for it) is said in ``detail``.
+tried here (a torn disk write without a hook for it) is said in ``detail``, and ``tried`` is false.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from harness_durable.testing.checks import CheckResult
 from harness_durable.testing.worlds import contents, failures, fencing, liveness, logs, sharing
-from harness_durable.testing.worlds.bench import Bench, Faults, Subject, bench
+from harness_durable.testing.worlds.bench import Bench, Faults, Subject, Untried, bench, faults_of
 from harness_durable.testing.worlds.process import BrokenPromise
 
 Check = Callable[[Bench], Awaitable[str]]
@@ -169,7 +169,8 @@ async def check_promise(promise: Promise, subject: Subject) -> CheckResult:
         except Exception as error:  # a report has a row for whatever a World does wrong
             sentence = str(error) if isinstance(error, BrokenPromise) else repr(error)
             return CheckResult(promise.id, promise.text, False, f"{name_of(check)}: {sentence}")
-    return CheckResult(promise.id, promise.text, True, "; ".join(seen))
+    tried = not any(isinstance(each, Untried) for each in seen)
+    return CheckResult(promise.id, promise.text, True, "; ".join(seen), tried)
 
 
 async def check_world(
@@ -182,9 +183,10 @@ async def check_world(
     """Check the World behind ``url``: one result for each promise, in order, as each is done.
 
     ``opener`` is the ``module:function`` that opens it, for a World that is not registered yet; second
-    processes import it, too. ``slack`` multiplies all time limits: 1 on a quiet machine, more in CI.
+    processes import it, too. ``faults`` is what its module offers, unless given. ``slack`` multiplies all
+    time limits: 1 on a quiet machine, more in CI.
     """
-    subject = Subject(url, opener, faults, slack)
+    subject = Subject(url, opener, faults or faults_of(url, opener), slack)
     for promise in PROMISES:
         yield await check_promise(promise, subject)
 
@@ -202,8 +204,10 @@ __all__ = (
     "Faults",
     "Promise",
     "Subject",
+    "Untried",
     "check_promise",
     "check_world",
+    "faults_of",
     "name_of",
     "run_check",
 )

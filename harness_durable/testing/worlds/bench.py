@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Protocol, TypeVar, runtime_checkable
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 import anyio
 import msgspec
@@ -28,8 +29,18 @@ T = TypeVar("T")
 PARKED = RowUpdate("parked", None)
 
 
+class Untried(str):
+    """What a check saw that could not try everything here; says what."""
+
+
 class Faults(Protocol):
-    """How to hurt one kind of World. A suite without it checks less, and says so."""
+    """How to hurt one kind of World. A module offers it as ``faults(url)`` beside its ``open_world``; a suite
+    without it checks less, and says so. Nothing but what the suite made is hurt: the store may be in use."""
+
+    def apart(self) -> AbstractContextManager[tuple[str, Faults]]:
+        """The URL of a store that may be torn, with its faults: this one if a tear cannot reach other
+        sessions, else one of the same kind beside it, which is gone afterwards."""
+        ...
 
     async def break_store(self) -> None:
         """From now on no write by this process succeeds, as with a full disk or a lost database."""
@@ -115,12 +126,25 @@ class Bench:
             await clock.sleep(0.005)
         return answer
 
+    @asynccontextmanager
+    async def apart(self, faults: Faults) -> AsyncGenerator[tuple[Bench, Faults]]:
+        """A bench on a store that may be torn."""
+        with faults.apart() as (url, hooks):
+            async with bench(msgspec.structs.replace(self.subject, url=url, faults=hooks)) as place:
+                yield place, hooks
+
     async def clean(self) -> None:
         """Close what the check opened, so that its workers are dead, and delete what it left in the store."""
         while self._open:
             await self.close(self._open[-1])
         for app in self._apps:
             await _sweep(self.subject, app)
+
+
+def faults_of(url: str, opener: str) -> Faults | None:
+    """What the opener's module offers for this World, if it offers anything."""
+    offered = getattr(import_module(opener.partition(":")[0]), "faults", None)
+    return cast(Callable[[str], Faults | None], offered)(url) if offered is not None else None
 
 
 @asynccontextmanager

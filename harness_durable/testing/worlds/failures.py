@@ -14,6 +14,8 @@ from harness_durable.testing.world_child import (
 )
 from harness_durable.testing.worlds.bench import (
     Bench,
+    Faults,
+    Untried,
     add,
     begin,
     dense,
@@ -104,7 +106,12 @@ def _ids(records: list[StoredRecord] | list[Record]) -> list[str]:
 async def a_torn_append_is_cut_off(bench: Bench) -> str:
     """Only with a hook: how to tear an append depends on how the World stores it."""
     if bench.faults is None:
-        return "a torn write was not tried: no faults hook for this World"
+        return Untried("a torn write was not tried: this World offers no faults(url)")
+    async with bench.apart(bench.faults) as (place, faults):
+        return await _torn(place, faults)
+
+
+async def _torn(bench: Bench, faults: Faults) -> str:
     child = await bench.child()
     world = await bench.world()
     await begin(world, "s")
@@ -113,8 +120,8 @@ async def a_torn_append_is_cut_off(bench: Bench) -> str:
     await child.must(Append(0.0, "s", 1, 0, tuple(first)))
     await child.must(Append(0.0, "s", 1 + BATCH, 0, tuple(second)))
     await child.kill()
-    if not await bench.faults.tear(bench.app, "s"):
-        return "this World's appends cannot be torn from outside"
+    if not await faults.tear(bench.app, "s"):
+        return Untried("a torn write was not tried: this World's appends cannot be torn from outside")
     world = await bench.world()
     log = await world.read("s")
     dense(log, "a log with a torn end")
@@ -130,7 +137,7 @@ async def a_torn_append_is_cut_off(bench: Bench) -> str:
 
 async def damage_is_reported_and_hides_no_neighbour(bench: Bench) -> str:
     if bench.faults is None:
-        return "damage was not tried: no faults hook for this World"
+        return Untried("damage was not tried: this World offers no faults(url)")
     world = await bench.world()
     head = await begin(world, "s")
     for _ in range(6):
@@ -138,7 +145,7 @@ async def damage_is_reported_and_hides_no_neighbour(bench: Bench) -> str:
     before = await world.read("s")
     await bench.close(world)
     if not await bench.faults.damage(bench.app, "s", 4):
-        return "this World cannot be damaged from outside"
+        return Untried("damage was not tried: this World cannot be damaged from outside")
     world = await bench.world()
     good: list[StoredRecord] = []
     error: DamagedLog | None = None
@@ -186,13 +193,13 @@ async def a_full_disk_is_an_error_and_passes(bench: Bench) -> str:
     wanted = [f"full-{n}-{part}" for n in range(len(LIMITS)) for part in range(3)]
     expect(_ids(_written_by(log, claim.head)) == wanted, "the log does not hold each append once")
     if not failures:
-        return "a full disk was not tried: this World's files are not written by its own process"
+        return Untried("a full disk was not tried: this World's files are not written by its own process")
     return f"{failures} appends failed on full files ({unclear} unclear); work went on without reopening"
 
 
 async def a_broken_store_is_an_error_and_passes(bench: Bench) -> str:
     if bench.faults is None:
-        return "breaking the store was not tried: no faults hook for this World"
+        return Untried("breaking the store was not tried: this World offers no faults(url)")
     world = await bench.world()
     head = await begin(world, "s")
     records = [[note(b"a%d" % n)] for n in range(3)]
