@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import anyio
 import msgspec
@@ -147,6 +147,15 @@ class Adapter(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsVariables(Protocol):
+    """What an adapter may offer beside the contract: the environment variables that it reads itself, or
+    passes on to its harness. ``doctor`` shows those that are set."""
+
+    @property
+    def variables(self) -> Sequence[str]: ...
+
+
 def policy_table(adapter: Adapter, overrides: Mapping[str, ReplayPolicy]) -> dict[str, ReplayPolicy]:
     """Policies of the built-in tools with a session's overrides."""
     return {**adapter.policies, **overrides}
@@ -158,6 +167,7 @@ __all__: Sequence[str] = (
     "Harness",
     "Launch",
     "LifeContext",
+    "ReadsVariables",
     "TurnEnd",
     "policy_table",
 )

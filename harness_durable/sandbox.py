@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from anyio.abc import ByteStream
@@ -129,6 +129,23 @@ class ExecResult(msgspec.Struct, frozen=True):
     stdout: bytes
     stderr: bytes
     timed_out: bool = False
+
+
+class Isolation(msgspec.Struct, frozen=True):
+    """How a life is held. ``firm``: whatever becomes of its keeper, nothing of the life outlives it."""
+
+    kind: str
+    firm: bool
+    sentence: str
+
+
+@runtime_checkable
+class TellsIsolation(Protocol):
+    """What a sandbox may offer beside the contract. Called by ``doctor``."""
+
+    async def isolation(self) -> Isolation:
+        """What lives get on this machine, found out with one that does nothing. Raises ``SandboxError``."""
+        ...
 
 
 class Sandbox(Protocol):

@@ -53,6 +53,16 @@ async def open_world(url: str, app: str = "default") -> World:
 def faults(url: str) -> Faults | None:
     """How the conformance suite can hurt the World that ``url`` names: what ``faults(url)`` in the module of
     its ``open_world`` gives; None if there is no such function. Raises ``UnknownName``."""
-    opener = cast(Opener, registry.load("world", url.partition(":")[0]))
-    offered = getattr(import_module(opener.__module__), "faults", None)
+    offered = _beside_opener(url.partition(":")[0], "faults")
     return cast("Callable[[str], Faults | None]", offered)(url) if offered is not None else None
+
+
+def variables(scheme: str) -> tuple[str, ...]:
+    """Environment variables that this kind of World reads itself: ``variables`` in the module of its
+    ``open_world``. Raises ``UnknownName`` or ``BadSetting``."""
+    return cast("tuple[str, ...]", _beside_opener(scheme, "variables") or ())
+
+
+def _beside_opener(scheme: str, name: str) -> object:
+    opener = cast(Opener, registry.load("world", scheme))
+    return getattr(import_module(opener.__module__), name, None)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
-import tempfile
 from collections.abc import AsyncIterator
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, cast
 
 import click
 import msgspec
 
 from harness_durable import registry
-from harness_durable.adapter import Adapter
-from harness_durable.cli.common import asynchronous, json_option, print_json, print_rows, world_options
-from harness_durable.errors import HarnessDurableError
+from harness_durable.adapter import Adapter, ReadsVariables
+from harness_durable.cli.common import (
+    asynchronous,
+    check_run_dir,
+    json_option,
+    print_json,
+    print_rows,
+    world_options,
+)
+from harness_durable.errors import BadSetting, HarnessDurableError
+from harness_durable.sandbox import Sandbox, TellsIsolation
 from harness_durable.settings import Resolved, Settings, resolve
-from harness_durable.worlds import open_world, redact
+from harness_durable.worlds import open_world, redact, variables
 
 State = Literal["ok", "warn", "fail"]
 _SIGN = {"ok": "✓ ok", "warn": "! warn", "fail": "✗ fail"}
@@ -44,12 +53,12 @@ async def doctor(world: str | None, app: str | None, quick: bool, as_json: bool)
         if as_json:
             print_json({"check": check.name, "state": check.state, "detail": check.detail})
     if as_json:
-        for name, value, origin in _settings(resolved):
+        for name, value, origin in _settings(resolved) + _variables():
             print_json({"setting": name, "value": value, "from": origin})
     else:
         print_rows(("check", "", "what is so"), [(c.name, _SIGN[c.state], c.detail) for c in checks])
         click.echo()
-        print_rows(("setting", "value", "from"), _settings(resolved))
+        print_rows(("setting", "value", "from"), _settings(resolved) + _variables())
     if any(check.state == "fail" for check in checks):
         sys.exit(1)
 
@@ -67,12 +76,29 @@ def _settings(resolved: Resolved) -> list[tuple[str, str, str]]:
     return rows
 
 
+def _variables() -> list[tuple[str, str, str]]:
+    """Variables that are no settings of ours, as far as they are set: of the Worlds, and of each adapter."""
+    names: list[str] = []
+    for scheme in registry.known("world"):
+        with suppress(HarnessDurableError):
+            names += variables(scheme)
+    for name in registry.known("adapter"):
+        with suppress(HarnessDurableError):
+            adapter: object = registry.load("adapter", name)()
+            names += adapter.variables if isinstance(adapter, ReadsVariables) else ()
+    return [(name, os.environ[name], "environment") for name in dict.fromkeys(names) if name in os.environ]
+
+
 async def _checks(settings: Settings, quick: bool) -> AsyncIterator[Check]:
     yield _python()
     yield _system()
     async for check in _world(settings):
         yield check
-    yield _run_dir(settings)
+    usable = _run_dir(settings)
+    yield usable
+    if usable.state == "ok":
+        async for check in _sandbox(settings):
+            yield check
     yield _provider(settings)
     for name in registry.known("adapter"):
         async for check in _harness(name, quick):
@@ -102,7 +128,9 @@ async def _world(settings: Settings) -> AsyncIterator[Check]:
         return
     try:
         found = await world.describe()
-        yield Check("world", "ok", f"{found.url}: {found.durability}; {found.notification}; {found.reach}")
+        version = f"SQLite {found.details['sqlite']}; " if "sqlite" in found.details else ""
+        told = f"{version}{found.durability}; {found.notification}; {found.reach}"
+        yield Check("world", "ok", f"{redact(found.url)}: {told}")
         for warning in found.warnings:
             yield Check("world", "warn", warning)
     finally:
@@ -111,16 +139,25 @@ async def _world(settings: Settings) -> AsyncIterator[Check]:
 
 def _run_dir(settings: Settings) -> Check:
     try:
-        settings.run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=settings.run_dir):
-            pass
-    except OSError as error:
-        return Check(
-            "run directory",
-            "fail",
-            f"{settings.run_dir}: {error.strerror}; make it writable or set HARNESS_DURABLE_RUN_DIR",
-        )
+        check_run_dir(settings.run_dir)
+    except BadSetting as error:
+        return Check("run directory", "fail", str(error))
     return Check("run directory", "ok", str(settings.run_dir))
+
+
+async def _sandbox(settings: Settings) -> AsyncIterator[Check]:
+    """How firmly lives are held here, where the sandbox can say so."""
+    name = f"sandbox {settings.sandbox}"
+    try:
+        sandbox = cast(Sandbox, registry.load("sandbox", settings.sandbox)(settings.run_dir))
+        try:
+            if isinstance(sandbox, TellsIsolation):
+                found = await sandbox.isolation()
+                yield Check(name, "ok" if found.firm else "warn", f"{found.kind}: {found.sentence}")
+        finally:
+            await sandbox.aclose()
+    except HarnessDurableError as error:
+        yield Check(name, "fail", str(error))
 
 
 def _provider(settings: Settings) -> Check:

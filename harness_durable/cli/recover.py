@@ -78,7 +78,7 @@ async def _print_plan(
     store: World, session: str, equipment: Equipment, as_json: bool, take_over: bool
 ) -> int:
     """What the next worker on this host would do, call by call; the exit code. Claims nothing, writes
-    nothing. A live holder is told first: without a take-over nothing of the plan is done before it is gone."""
+    nothing. A live holder is told first: without a take-over nothing is done before it is gone."""
     row = await store.session(session)
     held = row.owner is not None and row.owner_alive and not take_over
     if held:

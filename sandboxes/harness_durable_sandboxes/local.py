@@ -11,7 +11,9 @@ what this user can do. For that there is the Docker sandbox.
 
 from __future__ import annotations
 
+import json
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,12 +22,25 @@ from anyio.to_thread import run_sync
 
 from harness_durable import crashpoints
 from harness_durable.errors import KeeperGone, SandboxError, SandboxUnavailable
-from harness_durable.sandbox import ExecResult, LifeRef, LifeSpec, Link
+from harness_durable.sandbox import ExecResult, Isolation, LifeRef, LifeSpec, Link
 
 from . import commands, launch, processes
 from .client import connect, dial
 from .link import attach
 
+_KINDS = {
+    "pidns": (True, "each life has a PID namespace of its own: nothing of it outlives its keeper"),
+    "userns": (
+        True,
+        "each life has user and PID namespaces of its own: nothing of it outlives its keeper",
+    ),
+    "guard": (
+        False,
+        "namespaces are forbidden here, so that lives have only a guard process: if it and the keeper are "
+        "killed at once, children of a harness may outlive both; allow user namespaces "
+        "(kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)",
+    ),
+}
 _attached: dict[str, str] = {}  # life -> run_dir: all that this process holds, for the crash suite
 
 
@@ -105,6 +120,21 @@ class LocalSandbox:
             )
         except OSError as error:
             raise SandboxUnavailable(f"cannot run {argv[0]!r}: {error}; see to {self._root}") from error
+
+    async def isolation(self) -> Isolation:
+        """See ``harness_durable.sandbox.TellsIsolation``."""
+        life, token = f"check-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
+        spec = LifeSpec(life, life, (shutil.which("sleep") or "/bin/sleep", "0"), {}, "/", {}, token, ttl=60)
+        ref, link = await self.start(spec, 1)
+        try:
+            about: dict[str, str] = json.loads(await anyio.Path(_run(ref) / "keeper.json").read_bytes())
+        finally:
+            with anyio.CancelScope(shield=True):
+                await link.aclose()
+                await self.reap(ref)
+        kind = about["isolation"]
+        firm, sentence = _KINDS.get(kind, (False, f"isolation of the kind {kind!r}"))
+        return Isolation(kind, firm, sentence)
 
     async def aclose(self) -> None:
         """Nothing to close: lives go on without us."""

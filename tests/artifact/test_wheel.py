@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -64,8 +63,12 @@ def test_the_demo_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert (told["status"], told["effects"], told["unknown"], told["paid_twice"]) == ("completed", 1, 1, 0)
 
 
-def test_a_world_is_checked_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    command = [str(installed / "harness-durable"), "sessions", "--world", "sqlite:fresh.db", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert (tmp_path / "fresh.db").exists()
+@pytest.mark.parametrize("url", ["file:store", "sqlite:store.db"])
+def test_a_world_is_checked_from_the_wheel(url: str, installed: Path, tmp_path: Path) -> None:
+    command = [str(installed / "harness-durable"), "worlds", "check", url, "--json", "--slack", "20"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["id"] for row in rows] == [f"W{n}" for n in range(1, 15)]
+    assert all(row["ok"] and row["tried"] for row in rows)
+    assert not list(tmp_path.glob("*-check-*"))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sqlite3
 import subprocess
+import uuid
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 from harness_durable import events as ev
 from harness_durable.errors import DamagedLog
 from harness_durable.journal import Reader
 from harness_durable.payload import pack_text
-from harness_durable.world import World
+from harness_durable.world import Owner, Record, World
 from tests.cli.kit import SCRIPT, Cli, sentence
 
 
@@ -102,6 +106,25 @@ def test_follow_shows_what_comes_later(either: Cli) -> None:
     assert seen == ["session.created", "message.accepted", "message.accepted"]
 
 
+def test_follow_as_json_tells_text_as_it_arrives(either: Cli) -> None:
+    either.log("s")
+
+    async def arrives(store: World) -> None:
+        await store.put_progress("s", b'{"call":"c-1","text":"half a sen"}')
+
+    process = either.start("trace", "s", "--follow", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        for _ in range(2):
+            assert "seq" in json.loads(process.stdout.readline())
+        either.within(arrives)
+        told = json.loads(process.stdout.readline())
+        process.terminate()
+        assert process.wait() == 130
+    assert told == {"v": 1, "kind": "progress", "call": "c-1", "text": "half a sen"}
+
+
 def test_a_closed_pipe_is_no_error(either: Cli) -> None:
     either.log("s", tuple(ev.StopRequested("m-1", "somebody " * 40) for _ in range(400)))
     both = f"set -o pipefail; '{SCRIPT}' trace s --json | head -1"
@@ -123,6 +146,24 @@ def test_recover_dry_run_says_what_would_be_done_and_writes_nothing(either: Cli)
     [plan] = either.json("recover", "s", "--dry-run")
     assert plan == {"session": "s", "rung": "start", "reason": "a message is waiting", "calls": []}
     assert either.json("trace", "s") == before
+
+
+def test_recover_dry_run_names_a_live_holder_first_and_exits_as_recover_would(either: Cli) -> None:
+    either.log("s")
+
+    async def held(store: World) -> tuple[subprocess.CompletedProcess[bytes], ...]:
+        owner = Owner(str(uuid.uuid4()), "here", os.getpid())
+        await store.register(owner)
+        await store.claim_session(owner, "s")
+        words = ((), ("--json",), ("--take-over",))
+        return tuple([await to_thread.run_sync(either, "recover", "s", "--dry-run", *more) for more in words])
+
+    plain, told, taken = either.within(held)
+    assert (plain.returncode, told.returncode, taken.returncode) == (4, 4, 0)
+    assert f"is held by pid {os.getpid()} on here" in sentence(plain).splitlines()[0]
+    assert plain.stdout.startswith(b"s: start")
+    assert json.loads(told.stdout)["holder"].startswith(f"pid {os.getpid()} on here")
+    assert "held" not in sentence(taken)
 
 
 def test_a_session_travels_between_worlds_as_one_file(either: Cli) -> None:
@@ -184,6 +225,47 @@ def test_a_reader_does_not_take_damage_for_the_end(either: Cli) -> None:
         either.within(load)
 
 
+def tear(cli: Cli) -> tuple[int, int]:
+    """Cut the last append of a file World in two: the offset at which it began, and what is left of it."""
+    [path] = (cli.folder / "world").rglob("*.log")
+    content = path.read_bytes()
+    begin = content.rindex(b"DHR1")
+    path.write_bytes(content[:-10])
+    return begin, len(content) - 10 - begin
+
+
+def test_a_write_that_was_cut_off_is_told_until_it_is_repaired(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, "file:world")
+    cli.log("s", (ev.StopRequested("m-1", "somebody"), ev.StopRequested("m-1", "another")))
+    assert "cut off" not in sentence(cli("trace", "s"))
+    begin, size = tear(cli)
+    said = (
+        f"session 's': the last write was cut off at byte {begin} of 0.log ({size} bytes); "
+        "events 1-3 remain; it is repaired at the next write"
+    )
+    for words in (["trace", "s"], ["trace", "s", "--json"]):
+        done = cli(*words)
+        assert sentence(done).splitlines() == [f"warning: {said}"]
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, 3)
+    checks = [json.loads(line) for line in cli("doctor", "--quick", "--json").stdout.splitlines()]
+    assert {"v": 1, "check": "world", "state": "warn", "detail": said} in checks
+    repair = sentence(cli("send", "s", "more")).splitlines()[0]
+    assert repair.startswith("warning: /")
+    assert repair.endswith(f"0.log: cut off {size} bytes at {begin} that belong to no whole append")
+    assert "cut off" not in sentence(cli("trace", "s"))
+
+
+def test_a_write_that_is_under_way_is_not_taken_for_one_that_was_cut_off(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, "file:world")
+    cli.log("s", (ev.StopRequested("m-1", "somebody"),))
+    tear(cli)
+    [path] = (cli.folder / "world").rglob("*.log")
+    with path.open("rb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        assert sentence(cli("trace", "s")) == ""
+    assert "cut off" in sentence(cli("trace", "s"))
+
+
 def newer(cli: Cli) -> Path:
     """Make the World one of a later version; the file that says so."""
     if cli.world.startswith("sqlite"):
@@ -204,3 +286,24 @@ def test_a_log_of_a_newer_version_is_left_alone(either: Cli) -> None:
         assert done.returncode == 1
         assert "upgrade harness-durable (nothing was changed)" in sentence(done)
     assert path.read_bytes() == before
+
+
+def test_an_event_of_a_newer_version_is_left_alone(either: Cli) -> None:
+    either.log("s")
+
+    async def write(store: World) -> None:
+        record = Record("r", "later", 1, b'{"v":2,"kind":"later","what":"nobody knows yet"}')
+        await store.append("s", expected_head=2, epoch=0, records=[record])
+
+    async def stored(store: World) -> object:
+        return await store.read("s"), await store.session("s")
+
+    either.within(write)
+    before = either.within(stored)
+    key = {"HARNESS_DURABLE_UPSTREAM_KEY": "sk-test"}
+    for words in (["trace", "s"], ["trace", "s", "--json"], ["run", "x", "-s", "s"], ["recover", "s"]):
+        done = either(*words, env=key)
+        assert done.returncode == 1, words
+        assert "session 's', record 3 uses log format 2, this version reads up to 1" in sentence(done)
+        assert "upgrade harness-durable (nothing was changed)" in sentence(done)
+    assert either.within(stored) == before

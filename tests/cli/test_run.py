@@ -123,6 +123,7 @@ def test_to_be_interrupted_leaves_nothing_behind_and_costs_no_attempt(how: signa
 
 
 def test_a_second_run_learns_who_holds_the_session_and_nothing_is_sent(either: Cli) -> None:
+    """C071: who holds it is said, and no second harness starts."""
     with either.provider(calls(bash("sleep 60")), says("done")):
         process = either.start("run", "go", "-s", "s", "--message-id", "m")
         held(process, "Bash released")
@@ -187,6 +188,7 @@ def test_a_worker_drives_what_was_sent_and_hands_back_when_told_to_stop(either: 
 
 @pytest.mark.parametrize(("said", "word"), [("--allow", "tool.completed"), ("--deny", "tool.not_started")])
 def test_a_person_is_asked_and_answers_from_another_terminal(said: str, word: str, cli: Cli) -> None:
+    """C067: the answer of another process reaches the call."""
     with cli.provider(calls(bash("touch made")), says("done")):
         process = cli.start("run", "go", "-s", "s", "--ask")
         asked = held(process, "permission asked for Bash (touch made)")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from typing import get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
+import apsw
 import pytest
 
 from harness_durable.cli.main import COMMANDS
@@ -163,6 +166,7 @@ BINARIES = [
     ("/no/such/file", "correct or unset it"),
     ("plain", "chmod +x"),
     ("other", "does not report a Claude Code version"),
+    ("other", "unset it and run `harness-durable install claude-code`"),
     ("newer", "HARNESS_DURABLE_CLAUDE_CODE_ANY_VERSION"),
 ]
 
@@ -192,8 +196,26 @@ def test_a_missing_binary_says_how_to_get_it_also_when_the_folder_is_set_in_a_fi
 @pytest.mark.parametrize("world", ["sqlite:/proc/nowhere/x.db", "file:/proc/nowhere"])
 def test_a_world_that_cannot_be_written_is_named(world: str, cli: Cli) -> None:
     done = cli("sessions", "--world", world)
-    assert "/proc/nowhere" in sentence(done)
-    assert done.returncode in (1, 2)
+    [said] = sentence(done).splitlines()
+    assert said.startswith(f"error: cannot use {world} as a World: No such file or directory; ")
+    assert "HARNESS_DURABLE_WORLD" in said
+    assert "disk" not in said
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("words", [["run", "hi", "-s", "new"], ["recover", "s"], ["worker"]])
+def test_a_run_directory_that_cannot_be_made_is_named_before_anything_is_stored(
+    words: list[str], cli: Cli
+) -> None:
+    cli.log("s")
+    before = cli.json("sessions"), cli.json("trace", "s")
+    env = {"HARNESS_DURABLE_RUN_DIR": "/proc/nowhere", "HARNESS_DURABLE_UPSTREAM_KEY": "sk-test"}
+    done = cli(*words, env=env)
+    [said] = sentence(done).splitlines()
+    assert said.startswith("error: the run directory /proc/nowhere cannot be used: No such file or directory")
+    assert "HARNESS_DURABLE_RUN_DIR" in said
+    assert done.returncode == 2
+    assert (cli.json("sessions"), cli.json("trace", "s")) == before
 
 
 def test_doctor_shows_every_setting_and_hides_the_secrets(cli: Cli) -> None:
@@ -206,6 +228,33 @@ def test_doctor_shows_every_setting_and_hides_the_secrets(cli: Cli) -> None:
     for name in Settings.model_fields:
         assert f'"setting": "{name}"'.encode() in done.stdout
     assert b"topsecret" not in done.stdout + done.stderr
+
+
+def test_doctor_says_which_sqlite_and_how_firmly_lives_are_held(cli: Cli) -> None:
+    checks = {line["check"]: line for line in doctor(cli) if "check" in line}
+    assert f"SQLite {apsw.sqlite_lib_version()};" in checks["world"]["detail"]
+    held = checks["sandbox local"]
+    assert held["detail"].partition(":")[0] in ("pidns", "userns", "guard")
+    assert held["state"] == ("warn" if held["detail"].startswith("guard") else "ok")
+    assert list(cli.run_dir.iterdir()) == []
+
+
+def test_doctor_shows_the_variables_of_tools_that_are_set_and_no_others(cli: Cli) -> None:
+    given = {
+        "HARNESS_DURABLE_ALLOW_NETWORK_FS": "1",
+        "HARNESS_DURABLE_CLAUDE_CODE_BINARY": "/no/such/file",
+        "MAX_THINKING_TOKENS": "5",
+    }
+    before = {line["setting"] for line in doctor(cli) if "setting" in line}
+    shown = {line["setting"]: line for line in doctor(cli, given) if "setting" in line}
+    assert set(shown) - before == set(given)
+    assert {name: shown[name]["value"] for name in given} == given
+    assert {shown[name]["from"] for name in given} == {"environment"}
+
+
+def doctor(cli: Cli, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    lines = cli("doctor", "--quick", "--json", env=env).stdout.splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def test_doctor_fails_when_something_is_broken(cli: Cli) -> None:

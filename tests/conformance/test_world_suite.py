@@ -52,10 +52,12 @@ async def test_a_world_that_is_right_keeps_all_promises(tmp_path: Path) -> None:
     right = subjects.plain(tmp_path)
     results = [r async for r in check_world(right.url, opener=right.opener, slack=right.slack)]
     assert [result.id for result in results if result.ok] == list(BY_ID)
+    assert [result.id for result in results if not result.tried] == ["W10", "W12"]  # it offers no faults(url)
 
 
 @pytest.mark.parametrize(("mutant", "promise"), MUTANTS.items())
 async def test_a_world_that_breaks_a_promise_is_found_out(mutant: str, promise: str, tmp_path: Path) -> None:
+    """C062, C071: among them that only what is free is taken (W6, W7), and by one (W3)."""
     wrong = msgspec.structs.replace(subjects.plain(tmp_path, mutant), slack=1.0)
     result = await check_promise(BY_ID[promise], wrong)
     assert not result.ok, result.detail

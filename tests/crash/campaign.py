@@ -1,6 +1,7 @@
 """Random kills: ``python -m tests.crash.campaign --kills 200 --world sqlite``. The last line is JSON.
 
 Every round is one turn, whose workers are killed at random moments with a random kind of death until it ends.
+Meanwhile people interfere: in half of the turns they steer it, in one of six they stop it and send another.
 """
 
 from __future__ import annotations
@@ -17,62 +18,83 @@ from pathlib import Path
 
 import anyio
 
-from harness_durable.testing.provider.policies.steps import Steps
-from tests.crash.invariants import Report, examine
-from tests.crash.scene import Scene
+from harness_durable.testing.provider.policies import Steps
+from tests.crash.invariants import Expectation, Report, examine
+from tests.crash.scene import MESSAGE, NEEDS_A_PERSON, TOOL, Scene
 
 DEATHS = ("worker", "worker", "harness", "machine")
+KINDS = ("plain", "plain", "steered", "steered", "steered", "stopped")
+"""What else happens in a turn, drawn anew for each."""
 MOST_KILLS_A_TURN = 8
+LATEST = 6.0
+"""Seconds after a turn's start until which people interfere; some find it settled."""
 
 
-def one_turn(root: Path, world: str, adapter: str, rng: random.Random, left: int) -> tuple[Report, int, str]:
+def one_turn(
+    root: Path, world: str, adapter: str, rng: random.Random, left: int, kind: str
+) -> tuple[Report, int, str]:
     """Kill until the turn is over; the report, the kills, and what the workers said last."""
     policy = Steps(steps=6, pair_every=2, custom_every=3, nap=0.2)
-    kills = 0
     mood = rng.choice(("calm", "messy"))
     with Scene(root, world, policy=policy, adapter=adapter, mood=mood) as scene:
-        while True:
-            worker = scene.worker()
-            if kills >= min(left, MOST_KILLS_A_TURN):
-                worker.wait(timeout=180)
-                break
-            try:
-                worker.wait(timeout=rng.uniform(0.3, 1.8))
-                break
-            except subprocess.TimeoutExpired:
-                _die(scene, worker, rng.choice(DEATHS))
-                kills += 1
-        code = worker.returncode if worker.returncode == 0 else scene.finish()
-        report = anyio.run(examine, scene)
+        people = _people(scene, rng, kind)
+        kills = _drive(scene, rng, min(left, MOST_KILLS_A_TURN))
+        for person in people:
+            person.wait(timeout=60)
+        # Only now nothing can come in any more. A turn that was stopped leaves the steps to the next message.
+        last = "next" if kind == "stopped" else MESSAGE
+        code = scene.finish(last)
+        if code == NEEDS_A_PERSON:
+            scene.client("recover", "--tools", str(TOOL)).wait(timeout=180)
+            code = scene.finish(last)
+        # Many kills may have it wait for a person, and a later message is that person's answer.
+        ends = ("completed", "needs_input", *(("cancelled",) if kind == "stopped" else ()))
+        report = anyio.run(examine, scene, Expectation(ends={MESSAGE: ends}))
         if code != 0:
             report.violations.append(f"the last worker ended with {code}")
         return report, kills, scene.tail()
 
 
-def _die(scene: Scene, worker: subprocess.Popen[bytes], death: str) -> None:
-    worker.kill()
-    worker.wait()
-    if death == "harness":
-        scene.kill_lives()
-    elif death == "machine":
-        scene.lose_machine()
+def _people(scene: Scene, rng: random.Random, kind: str) -> list[subprocess.Popen[bytes]]:
+    """Those who say something, each at a moment of their own."""
+    if kind == "stopped":
+        return [scene.client("stop", after=rng.uniform(0.5, LATEST))]
+    steers = rng.randint(1, 3) if kind == "steered" else 0
+    texts = [f"remark {number} of {steers}" for number in range(1, steers + 1)]
+    return [scene.client("steer", text, after=rng.uniform(0.5, LATEST)) for text in texts]
+
+
+def _drive(scene: Scene, rng: random.Random, most: int) -> int:
+    """Workers, each killed after a while, until one ends by itself or there were enough; the kills."""
+    for kills in range(most):
+        worker = scene.worker()
+        try:
+            worker.wait(timeout=rng.uniform(0.3, 1.8))
+            return kills
+        except subprocess.TimeoutExpired:
+            scene.die(worker, rng.choice(DEATHS))
+    scene.worker().wait(timeout=180)
+    return most
 
 
 def campaign(kills: int, world: str, adapter: str, seed: int) -> dict[str, object]:
     """Turns until ``kills`` kills are done. Prints a line a turn."""
     rng = random.Random(seed)
-    done = turns = lives = unknown = lost = calls = 0
+    done = turns = lives = unknown = lost = calls = steers = stopped = persons = 0
     violations: list[str] = []
     began = time.monotonic()
     while done < kills:
         root = Path(tempfile.mkdtemp(prefix="hd-crash-"))
-        report, fresh, tail = one_turn(root, world, adapter, rng, kills - done)
+        kind = rng.choice(KINDS)
+        report, fresh, tail = one_turn(root, world, adapter, rng, kills - done, kind)
         done, turns = done + fresh, turns + 1
         lives, unknown = lives + report.lives, unknown + report.unknown
         lost, calls = lost + report.lost, calls + report.model_calls
+        persons += report.persons
+        steers, stopped = steers + report.steers, stopped + (report.turns.get(MESSAGE) == "cancelled")
         word = "ok" if not report.violations else "BROKEN"
         print(
-            f"turn {turns}: {fresh} kills, {report.lives} lives, {report.unknown} unknown, "
+            f"turn {turns} ({kind}): {fresh} kills, {report.lives} lives, {report.unknown} unknown, "
             f"{report.status}, {word}; {done}/{kills} kills after {time.monotonic() - began:.0f} s",
             flush=True,
         )
@@ -92,6 +114,9 @@ def campaign(kills: int, world: str, adapter: str, seed: int) -> dict[str, objec
         "unknown": unknown,
         "model_calls": calls,
         "paid_but_not_recorded": lost,
+        "steers": steers,
+        "stopped": stopped,
+        "needed_a_person": persons,
         "violations": violations,
     }
 

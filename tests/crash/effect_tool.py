@@ -1,4 +1,4 @@
-"""The crash suite's custom tool: one effect, one line in the same ledger that the shell commands write."""
+"""The crash suite's custom tools: one effect, one line in the same ledger that the shell commands write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from harness_durable import tool
+from harness_durable import NOT_HAPPENED, tool
 
 
 @tool(replay="never")
@@ -16,3 +16,16 @@ def effect(token: str) -> str:
         ledger.write(f"{token}\n")
     time.sleep(0.1)
     return f"did {token}"
+
+
+def _is_done(token: str) -> object:
+    """The truth of this moment; it knows nothing of a call that is still under way."""
+    return f"did {token}" if token in Path(os.environ["CRASH_EFFECTS"]).read_text().split() else NOT_HAPPENED
+
+
+@tool(replay="never", probe=_is_done)
+def late_effect(token: str) -> str:
+    """Say that it begins, and do the effect a second later."""
+    Path(f"{os.environ['CRASH_EFFECTS']}.{token}.begun").touch()
+    time.sleep(1.0)
+    return effect(token)

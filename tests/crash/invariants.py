@@ -6,8 +6,9 @@ cannot vouch for itself.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import msgspec
 
@@ -15,7 +16,11 @@ from harness_durable import events as ev
 from harness_durable.journal import Reader
 from harness_durable.journal.requests import body_of
 from harness_durable.payload import expand
+from harness_durable.recovery import MAX_FRUITLESS
+from harness_durable.state import ModelCall, Session
 from harness_durable.testing.provider.ledger import Ledger, Tally
+from harness_durable.testing.provider.messages import Block, Request, parse
+from harness_durable.testing.provider.policies import Steps
 from harness_durable.world import World
 from harness_durable.worlds import open_world
 from tests.crash.scene import KEY, MESSAGE, SESSION, Scene
@@ -28,10 +33,28 @@ OUTCOMES = (
     ev.ToolUnknown,
     ev.ToolRefused,
 )
+LIFE = re.compile(rb"life-[0-9a-f]{12}")
+ENDS: Mapping[type[ev.Event], str] = {
+    ev.TurnCompleted: "completed",
+    ev.TurnFailed: "failed",
+    ev.TurnCancelled: "cancelled",
+}
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What a sound experiment comes to. ``once``: the effects that happened exactly once (None: all of the
+    ``Steps``); ``perhaps``: at most once; no other effect happened. ``ends``: how a turn may have ended, by
+    its id; every other one is completed."""
+
+    once: tuple[str, ...] | None = None
+    perhaps: tuple[str, ...] = ()
+    ends: Mapping[str, tuple[str, ...]] = {}
 
 
 class Report(msgspec.Struct):
-    """``lost``: responses that were paid but not recorded, in the window that nobody can close."""
+    """``lost``: responses that were paid but not recorded, in the window that nobody can close. ``status``
+    and ``text`` are the last turn's, ``turns`` has the status of each, ``steers`` counts those accepted, and
+    ``outcomes`` the tool calls by outcome, ``persons`` how often one was needed."""
 
     violations: list[str]
     lives: int
@@ -39,9 +62,14 @@ class Report(msgspec.Struct):
     model_calls: int
     lost: int
     status: str
+    text: str
+    turns: dict[str, str]
+    steers: int
+    outcomes: dict[str, int]
+    persons: int
 
 
-async def examine(scene: Scene) -> Report:
+async def examine(scene: Scene, expected: Expectation = Expectation()) -> Report:  # noqa: B008 - frozen
     """Everything about a finished experiment."""
     world = await open_world(scene.world)
     try:
@@ -49,19 +77,23 @@ async def examine(scene: Scene) -> Report:
         entries = [entry async for entry in reader.entries()]
         tally = Ledger.read(scene.ledger)
         found = [
-            *_effects(scene),
+            *_effects(scene, expected),
             *_messages(entries),
             *_model_calls(entries, tally),
             *_tool_calls(entries),
             *_order(entries),
             *_conversations(tally),
-            *_turns(entries),
+            *_turns(entries, expected),
             *_lives(entries),
             *_remains(scene),
+            *_leaks(scene),
             *[line async for line in _canary(world, entries)],
             *[line async for line in _same_agent(reader)],
+            *[line async for line in _whole_conversation(reader)],
         ]
         state = await reader.load()
+        last = state.last_turn
+        text = await reader.text(last.text) if last is not None and last.text is not None else ""
     finally:
         await world.aclose()
     completed = sum(isinstance(entry.event, ev.ModelCompleted) for entry in entries)
@@ -71,14 +103,23 @@ async def examine(scene: Scene) -> Report:
         unknown=sum(call.outcome == "unknown" for call in state.tool_calls.values()),
         model_calls=sum(tally.delivered.values()),
         lost=sum(tally.delivered.values()) - completed,
-        status=state.last_turn.status if state.last_turn is not None else "none",
+        status=last.status if last is not None else "none",
+        text=text,
+        turns={turn.id: turn.status for turn in state.turns.values()},
+        steers=sum(message.kind == "steer" for message in state.messages.values()),
+        outcomes=dict(Counter(call.outcome or "open" for call in state.tool_calls.values())),
+        persons=sum(isinstance(entry.event, ev.TurnNeedsInput) for entry in entries),
     )
 
 
-def _effects(scene: Scene) -> Iterator[str]:
+def _effects(scene: Scene, expected: Expectation) -> Iterator[str]:
     done = Counter(scene.effects.read_text().split()) if scene.effects.exists() else Counter[str]()
-    for token in scene.policy.all_tokens():
-        if done[token] != 1:
+    once = expected.once
+    if once is None:
+        once = tuple(scene.policy.all_tokens()) if isinstance(scene.policy, Steps) else ()
+    for token in {*once, *done}:
+        least, most = int(token in once), int(token in once or token in expected.perhaps)
+        if not least <= done[token] <= most:
             yield f"I1: the effect {token} happened {done[token]} times"
 
 
@@ -87,10 +128,13 @@ def _messages(entries: list[ev.Entry]) -> Iterator[str]:
     accepted = [e.event.message for e in entries if isinstance(e.event, ev.MessageAccepted)]
     if MESSAGE not in accepted or sorted(accepted) != sorted(started):
         yield f"I2: accepted {accepted}, turns started {started}"
-    steers = {e.event.message for e in entries if isinstance(e.event, ev.SteerAccepted)}
-    taken = {e.event.message for e in entries if isinstance(e.event, ev.SteerDelivered)}
-    if steers != taken:
-        yield f"I2: steers accepted {sorted(steers)}, delivered {sorted(taken)}"
+    steers = sorted(e.event.message for e in entries if isinstance(e.event, ev.SteerAccepted))
+    taken = [e.event for e in entries if isinstance(e.event, ev.SteerDelivered)]
+    if steers != sorted(event.message for event in taken):
+        yield f"I2: steers accepted {steers}, delivered {[event.message for event in taken]}"
+    for event in taken:
+        if not event.life and f"{event.message}+queued" not in accepted:
+            yield f"I2: the steer {event.message} was neither delivered nor made a message of its own"
 
 
 def _model_calls(entries: list[ev.Entry], tally: Tally) -> Iterator[str]:
@@ -151,11 +195,34 @@ def _conversations(tally: Tally) -> Iterator[str]:
             yield f"I7: the provider refused a conversation: {line.note}"
 
 
-def _turns(entries: list[ev.Entry]) -> Iterator[str]:
-    ends = [type(e.event).__name__ for e in entries if isinstance(e.event, ev.TurnCompleted | ev.TurnFailed)]
-    begun = sum(isinstance(e.event, ev.TurnStarted) for e in entries)
-    if ends != ["TurnCompleted"] * begun:
-        yield f"I8: {begun} turn(s) ended with {ends}"
+def _turns(entries: list[ev.Entry], expected: Expectation) -> Iterator[str]:
+    ends: defaultdict[str, list[str]] = defaultdict(list)
+    stops: set[str] = set()
+    fruitless = 0
+    for event in (entry.event for entry in entries):
+        match event:
+            case ev.LifeStarted():
+                fruitless += 1
+            case ev.ModelCompleted() | ev.ToolCompleted() | ev.ToolFailed():
+                fruitless = 0
+            case ev.StopRequested(turn):
+                stops.add(turn)
+            case ev.TurnNeedsInput(turn):
+                ends[turn].append("needs_input")
+                if fruitless < MAX_FRUITLESS:
+                    yield f"I8: a person was asked after {fruitless} lives without progress"
+            case ev.TurnResumed(turn) | ev.TurnCancelled(turn) if ends[turn] == ["needs_input"]:
+                ends[turn] = [] if isinstance(event, ev.TurnResumed) else ["cancelled"]
+            case ev.TurnCompleted(turn) | ev.TurnFailed(turn) | ev.TurnCancelled(turn):
+                ends[turn].append(ENDS[type(event)])
+            case _:
+                pass
+    for turn in (e.event.turn for e in entries if isinstance(e.event, ev.TurnStarted)):
+        allowed = expected.ends.get(turn, ("completed",))
+        if len(ends[turn]) != 1 or ends[turn][0] not in allowed:
+            yield f"I8: the turn {turn} ended with {ends[turn]}, not with {allowed}"
+        if ends[turn] == ["cancelled"] and turn not in stops:
+            yield f"I8: nobody asked for the turn {turn} to be stopped"
 
 
 def _lives(entries: list[ev.Entry]) -> Iterator[str]:
@@ -185,19 +252,97 @@ async def _canary(world: World, entries: list[ev.Entry]) -> AsyncIterator[str]:
             yield f"I11: the provider's key is in a blob ({len(entries)} events)"
 
 
+def _leaks(scene: Scene) -> Iterator[str]:
+    """What the workers printed, what lies in the workspace, and whatever else is on the disk."""
+    for path in scene.files_with(KEY.encode()):
+        yield f"I11: the provider's key is in {path.relative_to(scene.root)}"
+
+
+def _main_calls(state: Session) -> list[ModelCall]:
+    return [call for call in state.model_calls.values() if call.agent is None]
+
+
+class _Said(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
 class _Frame(msgspec.Struct):
+    """Of a request, what makes the agent. Left out is what the harness varies: ``metadata`` has an id of the
+    home, cache marks move on with the conversation, and the system prompt names the home by its life."""
+
     model: str
     tools: list[dict[str, object]] = []
+    system: str | list[_Said] = ""
+    max_tokens: int = 0
+    thinking: dict[str, object] = {}
+    output_config: dict[str, object] = {}
 
 
 async def _same_agent(reader: Reader) -> AsyncIterator[str]:
     state = await reader.load()
-    seen: set[tuple[str, tuple[str, ...]]] = set()
-    for call in state.model_calls.values():
-        if call.agent is None:
-            frame = msgspec.json.decode(await body_of(reader, state, call.id, "messages"), type=_Frame)
-            names = tuple(str(tool.get("name")) for tool in frame.tools)
-            if names:
-                seen.add((frame.model, names))
-    if len(seen) > 1:
-        yield f"I12: the agent changed over its lives: {seen}"
+    seen: dict[bytes, _Frame] = {}
+    for call in _main_calls(state):
+        body = LIFE.sub(b"life", await body_of(reader, state, call.id, "messages"))
+        frame = msgspec.json.decode(body, type=_Frame)
+        frame.tools = [{k: v for k, v in tool.items() if k != "cache_control"} for tool in frame.tools]
+        if frame.tools:
+            seen[msgspec.json.encode(frame, order="deterministic")] = frame
+    first = next(iter(seen.values()), None)
+    for other in list(seen.values())[1:]:
+        fields = [name for name in _Frame.__struct_fields__ if getattr(first, name) != getattr(other, name)]
+        yield f"I12: the agent changed over its lives: {', '.join(fields)}"
+
+
+async def _whole_conversation(reader: Reader) -> AsyncIterator[str]:
+    """The last request of the main loop: every message in its order and once, one result for each call."""
+    state = await reader.load()
+    requests = [(c, parse(await body_of(reader, state, c.id, "messages"))) for c in _main_calls(state)]
+    asked = [(call, request) for call, request in requests if request.tools]
+    if not asked:
+        yield "I7: the main loop never asked its model"
+        return
+    call, request = asked[-1]
+    said = "\n".join(_texts(request))
+    at = 0
+    wanted = [await reader.text(state.messages[m].text) async for m in _told(reader, state, call)]
+    for text in wanted:
+        if said.count(text) != wanted.count(text):
+            yield f"I7: the message {text!r} is in the conversation {said.count(text)} times"
+        elif (place := said.find(text, at)) < 0:
+            yield f"I7: the message {text!r} is not in its place in the conversation"
+        else:
+            at = place + len(text)
+    uses = Counter(block.id for block in _blocks(request, "tool_use"))
+    answers = Counter(block.tool_use_id for block in _blocks(request, "tool_result"))
+    if uses != answers or any(count > 1 for count in uses.values()):
+        yield f"I7: the calls {dict(uses)} have the results {dict(answers)}"
+
+
+async def _told(reader: Reader, state: Session, last: ModelCall) -> AsyncIterator[str]:
+    """Messages that the model must know of, in order. In a turn that was stopped those that had reached the
+    harness, before the last call: a stop may well come first."""
+    async for entry in reader.entries():
+        event = entry.event
+        if isinstance(event, ev.TurnStarted):
+            message = turn = event.turn
+        elif isinstance(event, ev.SteerDelivered) and event.life:
+            message, turn = event.message, state.messages[event.message].turn or ""
+        else:
+            continue
+        reached = state.messages[message].status == "delivered" and entry.seq < last.requested_seq
+        if reached or state.turns[turn].status == "completed":
+            yield message
+
+
+def _blocks(request: Request, kind: str) -> list[Block]:
+    return [block for message in request.messages for block in message.blocks() if block.type == kind]
+
+
+def _texts(request: Request) -> Iterator[str]:
+    """What people said is text, or hangs on a tool's result."""
+    for message in request.messages:
+        if message.role != "assistant":
+            for block in message.blocks():
+                yield block.text
+                hung = msgspec.convert(block.content or "", str | list[_Said])
+                yield hung if isinstance(hung, str) else "\n".join(part.text for part in hung)

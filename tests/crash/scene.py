@@ -9,32 +9,40 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, cast
 
-from harness_durable.testing.provider.policies.steps import Steps
+import msgspec
+
+from harness_durable.testing.provider.policies import FromPrompt, Script, Steps
 
 KEY = "sk-canary-0123456789abcdef0123456789abcdef"
 SESSION = "crash"
 MESSAGE = "task"
+NEEDS_A_PERSON = 3
+EFFECTS = "effects.txt"
+"""In the workspace: a line for each effect, as ``Steps`` writes them."""
 TOOL = Path(__file__).with_name("effect_tool.py")
 
 
 class Scene:
-    """``policy`` must be a ``Steps``; its tokens are what the effects' ledger is checked against. ``mood`` is
-    the scripted provider's: ``messy`` for odd but legal streams."""
+    """``policy`` is what the model does; the tokens of a ``Steps`` are what the effects' ledger is checked
+    against, for others the test says it. With ``FromPrompt``, the message's ``text`` names the policy, and a
+    subagent's prompt may name one of its own. ``mood`` is the scripted provider's: ``messy`` for odd but
+    legal streams."""
 
     def __init__(
         self,
         root: Path,
         world: str,
         *,
-        policy: Steps | None = None,
+        policy: Steps | Script | FromPrompt | None = None,
+        text: str = "do the steps",
         adapter: str = "claude-code",
         mood: str = "calm",
     ) -> None:
-        self.root, self.adapter, self.mood = root, adapter, mood
+        self.root, self.adapter, self.mood, self.text = root, adapter, mood, text
         self.policy = policy or Steps(steps=3, pair_every=2, custom_every=3, nap=0.1)
         self.world = {"sqlite": f"sqlite:{root / 'world.db'}", "file": f"file:{root / 'world'}"}.get(
             world, world
@@ -44,15 +52,14 @@ class Scene:
         self.ledger = root / "provider.jsonl"
         self.errors = root / "workers.txt"
         self.workspace.mkdir(parents=True)
-        self.effects = self.workspace / self.policy.effects
+        self.effects = self.workspace / EFFECTS
         self.effects.touch()
         self._provider: subprocess.Popen[str] | None = None
         self.url = ""
 
     def __enter__(self) -> Scene:
-        options = {name: getattr(self.policy, name) for name in self.policy.__struct_fields__}
-        command = [sys.executable, "-m", "harness_durable.testing.provider", "--policy", "steps"]
-        command += ["--options", json.dumps(options), "--ledger", str(self.ledger), "--mood", self.mood]
+        command = [sys.executable, "-m", "harness_durable.testing.provider", *self._policy()]
+        command += ["--ledger", str(self.ledger), "--mood", self.mood]
         self._provider = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.url = cast(IO[str], self._provider.stdout).readline().strip()
         assert self.url.startswith("http"), "the scripted provider did not start"
@@ -65,16 +72,20 @@ class Scene:
         cast(IO[str], provider.stdout).close()
         self.kill_lives()
 
-    def worker(self, **variables: str) -> subprocess.Popen[bytes]:
+    def worker(
+        self, message: str = MESSAGE, *, options: Sequence[str] = (), **variables: str
+    ) -> subprocess.Popen[bytes]:
         """Start a worker that sends the message (if it is not accepted yet) and drives the session."""
-        command = [sys.executable, "-m", "harness_durable.cli.main", "run", "do the steps"]
-        command += ["--session", SESSION, "--message-id", MESSAGE, "--adapter", self.adapter]
-        command += ["--workspace", str(self.workspace), "--tools", str(TOOL)]
+        text = self.text if message == MESSAGE else f"go on, says {message}"
+        command = [sys.executable, "-m", "harness_durable.cli.main", "run", text]
+        command += ["--session", SESSION, "--message-id", message, "--adapter", self.adapter]
+        command += ["--workspace", str(self.workspace), "--tools", str(TOOL), *options]
         return self._start(command, variables)
 
-    def client(self, verb: str, *words: str, **variables: str) -> subprocess.Popen[bytes]:
-        """Some other process that says something to the session."""
-        command = [sys.executable, "-m", "harness_durable.cli.main", verb, SESSION, *words]
+    def client(self, verb: str, *words: str, after: float = 0.0, **variables: str) -> subprocess.Popen[bytes]:
+        """Some other process that says something to the session, ``after`` seconds from now."""
+        command = ["sh", "-c", 'sleep "$0" && exec "$@"', str(after)]
+        command += [sys.executable, "-m", "harness_durable.cli.main", verb, SESSION, *words]
         return self._start(command, variables)
 
     def _start(self, command: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -91,14 +102,30 @@ class Scene:
         with self.errors.open("ab") as errors:
             return subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)
 
-    def finish(self, most: int = 5) -> int:
-        """Workers without faults until one ends by itself; its exit code."""
+    def _policy(self) -> list[str]:
+        if isinstance(self.policy, Script):
+            return ["--policy", f"script:{written(self.root / 'script.json', self.policy)}"]
+        name = "steps" if isinstance(self.policy, Steps) else "prompt"
+        return ["--policy", name, "--options", json.dumps(msgspec.structs.asdict(self.policy))]
+
+    def finish(self, message: str = MESSAGE, most: int = 5, wanted: int = 0) -> int:
+        """Workers without faults until one ends with the ``wanted`` exit code, or with that for "needs a
+        person"; the last one's."""
         code = -1
         for _ in range(most):
-            code = self.worker().wait(timeout=120)
-            if code == 0:
+            code = self.worker(message).wait(timeout=120)
+            if code in (wanted, NEEDS_A_PERSON):
                 break
         return code
+
+    def die(self, worker: subprocess.Popen[bytes], death: str) -> None:
+        """Kill a worker, and what ``crashpoints`` means by this death with it."""
+        worker.kill()
+        worker.wait()
+        if death == "harness":
+            self.kill_lives()
+        elif death == "machine":
+            self.lose_machine()
 
     def keepers(self) -> list[int]:
         """Host pids of the processes that hold lives of this scene."""
@@ -125,6 +152,10 @@ class Scene:
     def has_effects(self) -> bool:
         return self.effects.stat().st_size > 0
 
+    def files_with(self, secret: bytes) -> list[Path]:
+        """Files of this scene, whoever wrote them, that hold the secret."""
+        return [path for path in self.root.rglob("*") if path.is_file() and secret in path.read_bytes()]
+
     def kill_lives(self) -> None:
         """The death of everything but the workers."""
         for pid in self.keepers():
@@ -139,6 +170,12 @@ class Scene:
     def tail(self) -> str:
         """What the workers said last, for a failing test."""
         return self.errors.read_text(errors="replace")[-6000:] if self.errors.exists() else ""
+
+
+def written(path: Path, script: Script) -> Path:
+    """A script as the provider reads it."""
+    path.write_bytes(msgspec.json.encode(script.replies))
+    return path
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

@@ -39,6 +39,8 @@ CASES = [
 
 @pytest.mark.parametrize(("world", "point", "death"), CASES)
 async def test_a_turn_survives(tmp_path: Path, world: str, point: str, death: str) -> None:
+    """C011 (``message.accepted``: the message is in the log), C026 (``machine``: the harness's own files are
+    gone), C070 (each effect happens once, wherever the process dies that asked for it)."""
     with Scene(tmp_path, world) as scene:
         crash = {"HARNESS_DURABLE_CRASH_AT": point, "HARNESS_DURABLE_CRASH_DEATH": death}
         if point in RECOVERY_POINTS:

@@ -2,7 +2,7 @@
 
 The model is scripted. ``pip install`` of this very package is checked and not run. A block that needs things
 of the reader's own says so in its first line, ``# A fragment: ...``, and must then still be valid Python.
-Names that the pages mention (settings, commands) must exist."""
+Names that the pages mention (settings, commands, files) must exist."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ PAGES = sorted(
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 FRAGMENT = "# A fragment: "
 INSTALL = "pip install harness-durable"
+PLACE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+/?|[\w-]+/|\w+\.(?:py|md|tla))`")
+BLANK = "NAME"
+"""What a reader replaces by a name of their own."""
+NO_SETTINGS = {"HARNESS_DURABLE_ALLOW_NETWORK_FS"}
+"""Variables that pages mention and that are no settings; each is read by one module itself."""
 
 
 class Block(NamedTuple):
@@ -105,12 +110,34 @@ def test_make_blocks_name_targets_that_exist() -> None:
 def test_settings_and_commands_that_pages_mention_exist() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     settings = {PREFIX + name.upper() for name in Settings.model_fields}
+    assert settings.isdisjoint(NO_SETTINGS)
+    mentioned = set(re.findall(rf"\b{PREFIX}\w+", text))
+    assert mentioned - settings == NO_SETTINGS
+    shown = "\n".join(block.text for block in EVERY)
+    named = re.findall(r"`harness-durable ([\w-]+)", text)
+    named += re.findall(r"^harness-durable ([\w-]+)", shown, re.MULTILINE)
+    assert "run" in named
+    assert set(named) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(NO_SETTINGS))
+def test_variables_that_are_no_settings_are_read_by_exactly_one_module(name: str) -> None:
     rooms = ("harness_durable", "adapters", "sandboxes", "worlds")
-    source = "\n".join(path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py"))
-    for name in set(re.findall(rf"{PREFIX}[A-Z_]+\b", text)):
-        assert name in settings or f'"{name}"' in source, name
-    for name in re.findall(r"`harness-durable ([a-z]+)", text):
-        assert name in COMMANDS, name
+    files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    constants = [ast.walk(ast.parse(path.read_text())) for path in files if name in path.read_text()]
+    assert [sum(isinstance(n, ast.Constant) and n.value == name for n in one) for one in constants] == [1]
+
+
+def bases(page: Path) -> list[Path]:
+    """Folders that a page may leave out of a path: its own, its package's, the core's."""
+    return [ROOT, page.parent, ROOT / "harness_durable", *page.parent.glob("harness_durable_*")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    named = [place for place in PLACE.findall(FENCE.sub("", page.read_text())) if BLANK not in place]
+    assert named or page.name != "CONTRIBUTING.md"
+    assert [place for place in named if not any((base / place).exists() for base in bases(page))] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:

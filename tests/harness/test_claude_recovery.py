@@ -15,10 +15,9 @@ from harness_durable.testing.provider import Reply, Request, Style, Text, ToolUs
 from harness_durable.testing.provider.messages import first_user_text, results, tool_calls
 from harness_durable.testing.provider.policies.simple import Script
 from tests.harness.claude_rig import SESSION, VERSIONS, Rig
+from tests.unit.claude_samples import EVERY
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
-
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "files" / "claude-code"
 
 
 def bash(command: str, call: str) -> ToolUse:
@@ -256,6 +255,49 @@ async def test_a_stop_while_nobody_works_wins_over_recovery(tmp_path: Path, vers
         assert [text for text in said if text in ("go", "and now?")] == ["go", "and now?"]
 
 
+@pytest.mark.parametrize("how", ["live", "down", "given up"])
+async def test_the_next_turn_reads_why_the_one_before_ended_and_nothing_made_up(
+    tmp_path: Path, version: str, how: str
+) -> None:
+    script = Script((Reply((bash("echo a >> a; sleep 30", "toolu_1"),)), say("after")))
+    async with Rig.open(tmp_path, version, script) as rig:
+        await begun(rig)
+        await _ended(rig, how)
+        await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
+        state = await rig.finished()
+        assert state.turns["m-2"].status == "completed"
+        heard = str(rig.requests[-1].body["messages"])
+        assert "No response requested" not in heard
+        assert "interrupted by user" not in heard
+        assert "Continue from where" not in heard
+        reason = (
+            "it was given up before its end (it is too hard), and the next message was sent instead"
+            if how == "given up"
+            else "it was stopped before its end, because Ann asked for a stop"
+        )
+        said = [block.text for message in rig.requests[-1].messages for block in message.blocks()]
+        assert [reason in text for text in said if "Note by harness-durable" in text] == [True]
+        assert rig.seen("toolu_1") == (CANCELLED if how == "live" else UNKNOWN)
+
+
+async def _ended(rig: Rig, how: str) -> None:
+    """The turn ends before its end: stopped while it runs, or while nobody works; or given up."""
+    if how == "live":
+        process = rig.worker()
+        await rig.until(lambda state: _running(state, "toolu_1") and (rig.workspace / "a").exists())
+        await (await Inbox.open(rig.world, SESSION)).request_stop("Ann")
+        assert await anyio.to_thread.run_sync(process.wait) == 0, rig.tail()
+        return
+    await rig.crashed("tool.released")
+    if how == "down":
+        await (await Inbox.open(rig.world, SESSION)).request_stop("Ann")
+        await rig.finished()
+        return
+    journal = await rig.journal()
+    await journal.turn_needs_input("it is too hard")
+    await rig.world.release(SESSION, journal.state.epoch)
+
+
 async def test_a_steer_that_was_lost_with_the_harness_is_given_again(tmp_path: Path, version: str) -> None:
     first = Reply((bash("sleep 4; echo one", "toolu_1"),))
     second = Reply((bash("sleep 1; echo two", "toolu_2"),))
@@ -351,11 +393,11 @@ async def test_a_compaction_survives_and_is_paid_once(
 
 
 def conversations() -> list[tuple[str, list[bytes]]]:
-    """Transcripts of real sessions where they are at hand, and a damaged one that is always there."""
+    """Transcripts of real sessions where they are at hand, and made-up ones that are always there."""
     found = [
-        (sample.name, [line for line in sample.read_bytes().split(b"\n") if line.strip()])
-        for sample in (sorted(SAMPLES.glob("*.jsonl")) if SAMPLES.is_dir() else [])
-        if not any(word in sample.name for word in ("synthetic", "acompact", "trimmed"))
+        (name, lines)
+        for name, lines in EVERY.items()
+        if not any(word in name for word in ("synthetic", "acompact", "trimmed"))
     ]
     line = {"timestamp": "2026-01-01T00:00:00.000Z", "isSidechain": False, "sessionId": "s"}
     orphan = {"type": "tool_use", "id": "toolu_old", "name": "Bash", "input": {"command": "x"}}

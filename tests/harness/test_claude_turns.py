@@ -107,6 +107,7 @@ def _released(call: object) -> bool:
 
 
 async def test_a_stop_ends_the_turn_and_the_next_one_knows_what_ran(tmp_path: Path, version: str) -> None:
+    """C044: the next request has a result for each call."""
     both = Reply((bash("echo a > a; sleep 60", "toolu_1"), bash("echo b > b", "toolu_2")))
     async with Rig.open(tmp_path, version, Script((both, say("after")))) as rig:
         await rig.inbox.accept("m-1", "work")
@@ -125,6 +126,7 @@ async def test_a_stop_ends_the_turn_and_the_next_one_knows_what_ran(tmp_path: Pa
 
 
 async def test_a_person_is_asked_before_what_is_not_safe(tmp_path: Path, version: str) -> None:
+    """C067: the answer comes through the log, by the call's id."""
     two = Reply((bash("echo a > a", "toolu_1"),)), Reply((bash("echo b > b", "toolu_2"),)), say("done")
     async with Rig.open(tmp_path, version, Script(two), permission_mode="ask") as rig:
         await rig.inbox.accept("m-1", "work")

@@ -143,7 +143,7 @@ EpochsGrow ==
   \A i, j \in 1..Len(log) :
     (i < j /\ log[i].kind = "claim" /\ log[j].kind = "claim") => log[i].epoch < log[j].epoch
 
-(* I2: a message that no "done" follows is in sight of a worker: the       *)
+(* I2, C091: a message that no "done" follows is in sight of a worker: the *)
 (* session is due (Look and Claim need nothing else), or its sender is     *)
 (* about to make it so.                                                    *)
 Answered(i) == \E j \in (i + 1)..Len(log) : log[j].kind = "done"

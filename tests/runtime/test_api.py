@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from harness_durable import clock
+from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import (
     BadInput,
     BadSetting,
@@ -24,6 +25,7 @@ from harness_durable.events import AgentSpec
 from harness_durable.runtime.api import Durable
 from harness_durable.runtime.sessions import Turn
 from harness_durable.runtime.worker import Worker
+from harness_durable.sandbox import Link
 from harness_durable.tools import tool
 from tests.runtime.conftest import Front
 from tests.runtime.kit import (
@@ -68,6 +70,7 @@ async def test_send_and_wait_for_the_result(front: Front) -> None:
 
 
 async def test_the_agent_goes_into_the_log_and_stays_what_it_was(front: Front) -> None:
+    """C040: the model is the session's, whoever opens it with another."""
     world = Store()
     async with front(world) as durable:
         first = durable.agent(
@@ -95,6 +98,21 @@ async def test_the_agent_goes_into_the_log_and_stays_what_it_was(front: Front) -
         system_prompt="be brief",
         policies={"Bash": "never"},
     )
+
+
+async def test_every_life_of_a_session_has_the_model_that_it_began_with(front: Front) -> None:
+    """C040: thinking that one model has signed is never shown to another."""
+    world, models = Store(), list[str]()
+
+    async def works(ctx: LifeContext, link: Link) -> TurnEnd:
+        models.append(ctx.agent.model)
+        return TurnEnd("completed", "done")
+
+    for number, model in enumerate(("m", "another")):
+        async with front(world, Harness(works)) as durable:
+            session = await durable.agent("claude-code", model=model).session(SESSION)
+            await (await session.send("do it", message_id=f"m-{number}")).result()
+    assert models == ["m", "m"]
 
 
 async def test_sessions_without_a_name_get_one_of_their_own(front: Front) -> None:

@@ -73,6 +73,7 @@ async def test_a_store_that_is_away_for_a_moment_stops_nothing(hands: HandClock)
 async def test_after_two_thirds_without_a_renewal_driving_stops_and_the_life_is_left_alone(
     hands: HandClock,
 ) -> None:
+    """C079: it stops itself before others may think that its lease is over."""
     world, works, place = Store(), Works(), Place()
     await accepted(world, "m-1")
     lost: list[LeaseLost] = []

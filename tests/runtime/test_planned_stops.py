@@ -1,4 +1,6 @@
-"""We have to go: a deploy, Ctrl-C, the end of a block. Harnesses end, and nothing of it is a failure."""
+"""We have to go: a deploy, Ctrl-C, the end of a block. Harnesses end, and nothing of it is a failure.
+
+C064, C094: also while a life is set up; a deploy is neither a stop by the user nor a failed attempt."""
 
 from __future__ import annotations
 

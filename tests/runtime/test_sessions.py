@@ -40,6 +40,7 @@ def kind(entry: Entry) -> str:
 
 
 async def test_the_same_message_id_is_the_same_message_and_starts_one_turn(front: Front) -> None:
+    """C083: a second request joins the first, and changes nothing of it."""
     world = Store()
     async with front(world, Harness(completes("first"))) as durable:
         session = await durable.agent().session(SESSION)
@@ -60,6 +61,7 @@ async def test_a_message_without_an_id_gets_one_of_its_own(front: Front) -> None
 
 
 async def test_a_message_to_a_busy_session_waits_for_its_turn_or_is_refused(front: Front) -> None:
+    """C082: one turn at a time, by the name of the session."""
     world, works = Store(), Works()
     async with front(world, Harness(works, completes("second"))) as durable:
         session = await durable.agent().session(SESSION)
@@ -212,6 +214,7 @@ async def test_stop_says_whether_there_was_anything_to_stop(front: Front) -> Non
 
 
 async def test_a_permission_that_was_asked_for_later_can_be_answered(front: Front) -> None:
+    """C067: an answer that fits nothing raises, and is not kept for something else."""
     world = Store()
 
     async def asks(ctx: LifeContext, link: Link) -> TurnEnd:

@@ -45,6 +45,7 @@ async def serving(world: Store, equipment: Equipment) -> AsyncGenerator[Worker]:
 
 
 async def test_what_is_due_is_driven_also_what_becomes_due_later() -> None:
+    """C092: not only at the start."""
     world = Store()
     await accepted(world, "m-1", session="a")
     later = await accepted(world, session="b")
@@ -73,6 +74,7 @@ async def test_no_more_sessions_at_once_than_it_may_have() -> None:
 
 
 async def test_a_damaged_log_stops_no_other_session(caplog: pytest.LogCaptureFixture) -> None:
+    """C013: one bad session is left alone and the others go on."""
     world = Store()
     for name in ("a-bad", "b-good"):
         await accepted(world, "m-1", session=name)

@@ -1,4 +1,6 @@
-"""How lives end, under each kind of isolation."""
+"""How lives end, under each kind of isolation.
+
+C098, C100: no process of a life is left, whoever dies, in a tree of four generations."""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.sandboxes.keeper_kit import Life, attached, launch, life, until
 
 NOBODY = 65534
 FAMILY = (
-    'exec 9>"$0"; echo x >&9; setsid sh -c "echo y >&9; sleep 1000 & wait" & '
+    'exec 9>"$0"; echo x >&9; setsid sh -c "echo y >&9; sh -c \'sleep 1000 & wait\' & wait" & '
     "(setsid sh -c 'echo z >&9; exec sleep 1000' &) ; sleep 1000"
 )
 NO_NAMESPACES = (
@@ -42,7 +44,7 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
 
 @asynccontextmanager
 async def family(run: Path, watch: Watch, **more: object) -> AsyncGenerator[Life]:
-    """A harness with a child and an orphan, both in sessions of their own."""
+    """A harness with an orphan and a child, both in sessions of their own; the child's child has a child."""
     async with life(run, "sh", "-c", FAMILY, watch.path, **more) as one:
         await until(lambda: watch.held() and set(b"xyz") <= set(watch.seen))
         yield one

@@ -28,6 +28,7 @@ def make_room(one: Life) -> None:
 
 
 async def test_a_full_disk_stops_the_harness_and_loses_no_byte(tmp_path: Path) -> None:
+    """C022: the same life goes on when there is room."""
     script = 'i=0; while [ $i -lt 40000 ]; do echo "line $i"; i=$((i+1)); done'
     want = b"".join(b"line %d\n" % n for n in range(40000))
     async with (

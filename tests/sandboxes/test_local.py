@@ -117,6 +117,7 @@ async def test_reaping_finds_what_lost_its_keeper_and_guard_at_once(tmp_path: Pa
 
 @pytest.mark.parametrize("isolation", ["auto", "guard"])
 async def test_reaping_kills_nobody_else(tmp_path: Path, watch: Watch, isolation: Isolation) -> None:
+    """C077: only what has all the marks of the life."""
     sandbox = LocalSandbox(tmp_path / "lives", isolation)
     other = Watch(tmp_path / "other", tmp_path / "other")
     start, wait = subprocess.Popen[bytes], "import sys; sys.stdin.read()"
@@ -227,3 +228,13 @@ async def test_a_cancelled_command_is_killed_with_its_children(tmp_path: Path, w
             await until(lambda: watch.held() and set(b"xyz") <= set(watch.seen))
             scope.cancel()
     assert not watch.held()
+
+
+@pytest.mark.parametrize(("wanted", "firm"), [("auto", None), ("guard", False)])
+async def test_a_sandbox_tells_how_firmly_it_holds_and_leaves_nothing(
+    wanted: Isolation, firm: bool | None, tmp_path: Path
+) -> None:
+    found = await LocalSandbox(tmp_path / "lives", wanted).isolation()
+    assert found.firm == (found.kind != "guard" if firm is None else firm)
+    assert found.sentence
+    assert not list((tmp_path / "lives").iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -13,12 +13,12 @@ import pytest
 
 from harness_durable import clock
 from harness_durable.adapter import Harness, LifeContext, TurnEnd
-from harness_durable.errors import HarnessDied
+from harness_durable.errors import HarnessDied, HarnessStuck
 from harness_durable.events import Rung
 from harness_durable.journal import Inbox, Journal
 from harness_durable.sandbox import Exit, Request
 from harness_durable.tools.host import ToolHost
-from harness_durable_adapters.claude_code.drive import GRACE_SECONDS, drive
+from harness_durable_adapters.claude_code.drive import GRACE_SECONDS, SILENCE_SECONDS, drive
 from harness_durable_adapters.claude_code.naming import message_uuid
 from harness_durable_adapters.claude_code.shapes import Json, mapping
 from tests.unit.memory_world import MemoryWorld
@@ -204,7 +204,7 @@ async def test_garbage_on_the_output_is_reported_and_passed_over(caplog: pytest.
             await until(lambda: journal.state.messages["m-1"].status == "delivered")
             double.say(RESULT)
     assert ends[0].kind == "completed"
-    assert "unreadable output" in caplog.text
+    assert caplog.text.count("unreadable output: 3 lines") == 1
 
 
 async def test_an_unknown_request_is_refused_and_not_left_waiting() -> None:
@@ -314,6 +314,67 @@ async def test_a_steer_that_was_taken_up_has_all_the_time_it_needs(monkeypatch: 
         await until(lambda: looks > seen + 3)
         double.say({**RESULT, "result": "went left"})
     assert ends == [TurnEnd("completed", text="went left")]
+
+
+@asynccontextmanager
+async def aging(
+    monkeypatch: pytest.MonkeyPatch, ctx: LifeContext, double: Double
+) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+    """A life whose time is ours: the function lets it pass, and says whether the harness is still waited
+    for."""
+    now, looks = 0.0, 0
+
+    async def quick(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        await anyio.sleep(0.001)
+
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    monkeypatch.setattr(clock, "sleep", quick)
+    stuck = list[HarnessStuck]()
+
+    async def run() -> None:
+        try:
+            await drive(ctx, double)
+        except HarnessStuck as error:
+            stuck.append(error)
+
+    async def passed(seconds: float) -> bool:
+        nonlocal now
+        now, seen = now + seconds, looks
+        await until(lambda: stuck or looks > seen + 3)
+        return not stuck
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: any(frame["type"] == "user" for frame in double.frames))
+            yield passed
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("tool", "waited_for"), [("Bash", True), ("Agent", False), ("Task", False)])
+async def test_a_harness_that_is_silent_within_a_subagent_is_found(
+    monkeypatch: pytest.MonkeyPatch, tool: str, waited_for: bool
+) -> None:
+    journal, double = await begun(MemoryWorld()), Double()
+    await asked(journal, ("toolu_1", tool, {}), origin="builtin")
+    async with aging(monkeypatch, context(journal), double) as passed:
+        double.say(echo(journal), hook("h1", "PreToolUse", "toolu_1"))
+        await until(lambda: double.answers("h1"))
+        assert await passed(SILENCE_SECONDS + 1) == waited_for
+
+
+async def test_a_provider_that_asks_to_wait_is_not_taken_for_a_harness_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal, double = await begun(MemoryWorld()), Double()
+    retry: Json = {"type": "system", "subtype": "api_retry", "error_status": 429, "retry_delay_ms": 3_600_000}
+    async with aging(monkeypatch, context(journal), double) as passed:
+        double.say(retry, echo(journal))
+        await until(lambda: journal.state.messages["m-1"].status == "delivered")
+        assert await passed(3600 + SILENCE_SECONDS - 1)
+        assert not await passed(2)
 
 
 async def steered(world: MemoryWorld, journal: Journal) -> Json:

@@ -6,25 +6,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness_durable.events import AgentSpec
 from harness_durable.policy import NOT_STARTED, UNKNOWN
+from harness_durable.state import Session
 from harness_durable_adapters.claude_code.case import Answer, Case, Response
 from harness_durable_adapters.claude_code.frames import Lines, read_said
 from harness_durable_adapters.claude_code.launch import Start, launch
 from harness_durable_adapters.claude_code.naming import RESUME_SENTINEL, file_name
-from harness_durable_adapters.claude_code.outcome import turn_end
-from harness_durable_adapters.claude_code.rebuild import Rebuilt, rebuild
+from harness_durable_adapters.claude_code.outcome import hopeless, turn_end
+from harness_durable_adapters.claude_code.rebuild import Rebuilt, file_of, rebuild
 from harness_durable_adapters.claude_code.response import Recorded, results_in
 from harness_durable_adapters.claude_code.response import parse as parse_response
-from harness_durable_adapters.claude_code.shapes import Json, decode, encode
-from harness_durable_adapters.claude_code.transcript import Line, made, parse, repair, tail, usage
+from harness_durable_adapters.claude_code.shapes import Json, decode, encode, text_of
+from harness_durable_adapters.claude_code.transcript import Line, made, parse, repair, tail
+from tests.unit.claude_samples import EVERY
 
 NATIVE = "11111111-1111-4111-8111-111111111111"
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "files" / "claude-code"
 
 
 # ------------------------------------------------------------------------------- making transcripts
@@ -66,6 +67,9 @@ class Script:
             for block in blocks
         ]
 
+    def interrupted(self, note: str) -> str:
+        return self._add("user", {"role": "user", "content": [text(note)]})
+
     def result(self, call: str, text: str, parent: str, *, is_error: bool = False) -> str:
         block = {"tool_use_id": call, "type": "tool_result", "content": text, "is_error": is_error}
         return self._add("user", {"role": "user", "content": [block]}, parent)
@@ -104,7 +108,7 @@ def done(content: str) -> Answer:
 
 
 def check_stable(rebuilt: Rebuilt, same: Case) -> None:
-    """A second rebuild of what a first one wrote changes nothing."""
+    """C037: a second rebuild of what a first one wrote changes nothing."""
     lines, _ = parse([line.raw for line in rebuilt.lines])
     assert [line.raw for line in rebuild(lines, same).lines] == [line.raw for line in rebuilt.lines]
 
@@ -168,13 +172,6 @@ def test_c106_half_a_surrogate_pair_and_c110_large_integers_survive() -> None:
     assert again is not None
     assert again == value
     assert again["n"] == 9007199254740993000001
-
-
-def test_c121_usage_counts_once_for_a_response() -> None:
-    script = Script()
-    script.user("go")
-    script.says("msg_1", text("a"), text("b"), use("toolu_1"))
-    assert usage(script.lines) == {"msg_1": {"n": 1}}
 
 
 @pytest.mark.parametrize(("size", "chunk"), [((64 << 10) + 1, 4096), (1 << 20, 65536), (50 << 20, 1 << 20)])
@@ -255,6 +252,7 @@ def test_results_of_an_earlier_response_survive_a_cut() -> None:
 
 
 def test_lines_that_were_never_mirrored_are_written_from_the_recorded_response() -> None:
+    """C016: with no help from the harness's file."""
     blocks = (text("plan"), use("toolu_1"), use("toolu_2"))
     recorded = Recorded("msg_1", "claude", blocks, "tool_use", {"input_tokens": 1})
     response = Response("msg_1", ("toolu_1", "toolu_2"), open=False, began=True, recorded=recorded)
@@ -339,6 +337,21 @@ def test_c005_a_half_written_call_gets_a_result() -> None:
     assert told(rebuilt) == [("toolu_1", UNKNOWN)]
 
 
+@pytest.mark.parametrize("written", [None, "text", 7, [], [{"command": "x"}]])
+def test_c037_arguments_that_are_no_object_end_in_a_result_and_no_crash(written: object) -> None:
+    script, _ = asked()
+    block = {**use("toolu_1"), "input": written}
+    script.says("msg_1", block)
+    rebuilt = rebuild(script.lines, case())
+    assert told(rebuilt) == [("toolu_1", UNKNOWN)]
+    check_stable(rebuilt, case())
+    recorded = Recorded("msg_1", "claude", (block,), "tool_use", {})
+    same = case(Response("msg_1", ("toolu_1",), open=False, began=True, recorded=recorded))
+    again = rebuild(script.lines[:1], same)
+    assert told(again) == [("toolu_1", UNKNOWN)]
+    check_stable(again, same)
+
+
 def test_our_own_marks_are_taken_out_and_their_children_hang_on_what_was_before() -> None:
     script, uuids = asked("toolu_1")
     before = script.result("toolu_1", "a", uuids[1])
@@ -353,22 +366,58 @@ def test_a_false_result_of_a_stopped_call_is_corrected() -> None:
     script, uuids = asked("toolu_1")
     lie = "The user doesn't want to proceed with this tool use. The tool use was rejected"
     script.result("toolu_1", lie, uuids[1], is_error=True)
-    script.user("[Request interrupted by user for tool use]")
+    script.interrupted("[Request interrupted by user for tool use]")
     answers = {"toolu_1": Answer("cancelled: truly", True, "cancelled: truly")}
-    same = case(Response("msg_1", ("toolu_1",), open=False, began=True), answers=answers, running=False)
+    known = case(Response("msg_1", ("toolu_1",), open=False, began=True), answers=answers, running=False)
+    same = msgspec.structs.replace(known, ending="it was stopped")
     rebuilt = rebuild(script.lines, same)
     assert told(rebuilt) == [("toolu_1", "cancelled: truly")]
+    assert b"interrupted by user" not in file_of(rebuilt.lines)
     check_stable(rebuilt, same)
 
 
-def test_a_settled_turn_that_was_cut_off_does_not_look_interrupted() -> None:
+@pytest.mark.parametrize("note", ["", "[Request interrupted by user]"])
+def test_a_settled_turn_that_was_cut_off_ends_in_its_true_reason(note: str) -> None:
     script, uuids = asked("toolu_1")
     script.result("toolu_1", "a", uuids[1])
-    same = case(running=False)
+    if note:
+        script.interrupted(note)
+    same = msgspec.structs.replace(case(running=False), ending="Ann wanted it")
     rebuilt = rebuild(script.lines, same)
     assert rebuilt.mode == "resume"
-    assert rebuilt.lines[-1].blocks == [text("[Request interrupted by user]")]
+    last = rebuilt.lines[-1]
+    assert (last.kind, last.parent) == ("assistant", rebuilt.lines[-2].uuid)
+    assert "Ann wanted it" in text_of(last.blocks)
+    assert len(rebuilt.lines) == len(uuids) + 3
     check_stable(rebuilt, same)
+
+
+def test_an_interruption_in_a_turn_that_goes_on_is_no_part_of_it() -> None:
+    script, uuids = asked("toolu_1")
+    script.result("toolu_1", "a", uuids[1])
+    before = script.raw
+    script.interrupted("[Request interrupted by user]")
+    rebuilt = rebuild(script.lines, case())
+    assert (rebuilt.mode, [line.raw for line in rebuilt.lines]) == ("continue", before)
+
+
+def test_a_user_may_say_what_the_harness_says_when_it_is_interrupted() -> None:
+    script = Script()
+    script.user("[Request interrupted by user]")
+    assert rebuild(script.lines, case()).lines == script.lines
+
+
+def test_blocks_of_any_kind_are_told_apart() -> None:
+    first: Json = {"type": "redacted_thinking", "data": "one"}
+    second: Json = {"type": "redacted_thinking", "data": "two"}
+    recorded = Recorded("msg_1", "claude", (first, second, use("toolu_1")), "tool_use", {})
+    response = Response("msg_1", ("toolu_1",), open=False, began=True, recorded=recorded)
+    script = Script()
+    script.user("go")
+    script.says("msg_1", {**first, "cache_control": {"type": "ephemeral"}, "citations": None})
+    rebuilt = rebuild(script.lines, case(response, answers={"toolu_1": done("a")}))
+    said = [block.get("data") for line in rebuilt.lines if line.kind == "assistant" for block in line.blocks]
+    assert said == ["one", "two", None]
 
 
 def test_a_response_that_the_harness_passed_over_is_not_written_behind_later_ones() -> None:
@@ -396,29 +445,25 @@ def test_c116_a_large_result_is_given_as_it_was() -> None:
 # ---------------------------------------------------------------------------------- real transcripts
 
 
-def samples() -> list[Path]:
-    return sorted(SAMPLES.glob("*.jsonl")) if SAMPLES.is_dir() else []
+@pytest.mark.parametrize("sample", EVERY)
+def test_c122_transcripts_are_read_whole_and_rebuilt_once(sample: str) -> None:
+    raw = EVERY[sample]
+    lines, findings = parse(raw)
+    bad = sum(finding.trouble in ("unreadable", "torn") for finding in findings)
+    assert len(lines) == len(raw) - bad > 0
+    same = case(running=False)
+    rebuilt = rebuild(lines, same)
+    asked_for = [call for line in rebuilt.lines for call in line.asks]
+    answered = [call for call, _ in told(rebuilt)]
+    assert set(asked_for) <= set(answered)
+    check_stable(rebuilt, same)
 
 
-def test_c122_real_transcripts_are_read_whole_and_rebuilt_once() -> None:
-    for sample in samples():
-        raw = [line for line in sample.read_bytes().split(b"\n") if line.strip()]
-        lines, findings = parse(raw)
-        bad = sum(finding.trouble in ("unreadable", "torn") for finding in findings)
-        assert len(lines) == len(raw) - bad > 0, sample.name
-        same = case(running=False)
-        rebuilt = rebuild(lines, same)
-        asked_for = [call for line in rebuilt.lines for call in line.asks]
-        answered = [call for call, _ in told(rebuilt)]
-        assert set(asked_for) <= set(answered), sample.name
-        check_stable(rebuilt, same)
-
-
-def test_c031_nothing_that_was_mirrored_is_dropped_by_a_rebuild() -> None:
-    for sample in samples():
-        lines, _ = parse([line for line in sample.read_bytes().split(b"\n") if line.strip()])
-        kept = {line.uuid for line in rebuild(lines, case(running=False)).lines}
-        assert kept >= {line.uuid for line in lines if line.uuid}, sample.name
+@pytest.mark.parametrize("sample", EVERY)
+def test_c031_nothing_that_was_mirrored_is_dropped_by_a_rebuild(sample: str) -> None:
+    lines, _ = parse(EVERY[sample])
+    kept = {line.uuid for line in rebuild(lines, case(running=False)).lines}
+    assert kept >= {line.uuid for line in lines if line.uuid}
 
 
 # -------------------------------------------------------------------------------- protocol, launch
@@ -450,6 +495,23 @@ def test_c041_the_error_mark_decides_and_not_the_word_success(
 ) -> None:
     end = turn_end(frame, stopped)
     assert (end.kind, end.code) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "attempt", "login", "ends"),
+    [
+        (401, 1, False, True),
+        (401, 1, True, False),
+        (401, 3, True, True),
+        (400, 1, True, True),
+        (529, 9, False, False),
+    ],
+)
+def test_a_turn_ends_at_once_only_for_what_the_harness_cannot_mend(
+    status: int, attempt: int, login: bool, ends: bool
+) -> None:
+    frame: Json = {"subtype": "api_retry", "error_status": status, "attempt": attempt}
+    assert (hopeless(frame, Session(), login=login) is not None) == ends
 
 
 def test_c029_the_log_names_a_transcript_without_the_workspaces_path() -> None:

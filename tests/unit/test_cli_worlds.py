@@ -34,6 +34,7 @@ def suite_gives(monkeypatch: pytest.MonkeyPatch, *results: CheckResult) -> list[
 
 
 KEPT = CheckResult("W1", "An append is whole", True, "49 records")
+PARTLY = CheckResult("W10", "Reopening finds it", True, "damage was not tried", tried=False)
 BROKEN = CheckResult("W2", "A fenced owner writes nothing", False, "it wrote")
 
 
@@ -56,6 +57,18 @@ def test_check_prints_a_row_for_each_promise(runner: CliRunner, monkeypatch: pyt
     assert done.exit_code == 1
 
 
+def test_what_was_only_partly_tried_is_not_sold_as_kept(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite_gives(monkeypatch, KEPT, PARTLY)
+    done = runner.invoke(worlds, ["check", URL])
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["kept", "kept, partly tried"]
+    assert "all promises are kept; kept, but only partly tried: 1" in done.stderr
+    lines = runner.invoke(worlds, ["check", URL, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["tried"] for line in lines] == [True, False]
+    assert done.exit_code == 0
+
+
 def test_check_as_json_is_one_object_a_line(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     slacks = suite_gives(monkeypatch, KEPT)
     done = runner.invoke(worlds, ["check", URL, "--json", "--slack", "3"])
@@ -65,6 +78,7 @@ def test_check_as_json_is_one_object_a_line(runner: CliRunner, monkeypatch: pyte
         "promise": "An append is whole",
         "ok": True,
         "detail": "49 records",
+        "tried": True,
     }
     assert (done.exit_code, slacks) == (0, [3.0])
 

@@ -86,6 +86,7 @@ MESSAGE = json.dumps(
 
 @pytest.mark.parametrize("status", [400, 401, 413, 429, 500, 529])
 async def test_an_error_status_goes_to_the_harness_as_it_is(status: int) -> None:
+    """C143: status and Retry-After are the provider's, and only the harness tries again."""
     fault = HttpError(status, message="no", headers={"retry-after": "7", "x-should-retry": "false"})
     async with scripted(once(fault)) as (provider, rig):
         got = await rig.ask(body())
@@ -106,6 +107,7 @@ async def test_an_error_status_goes_to_the_harness_as_it_is(status: int) -> None
 async def test_a_stream_that_was_cut_is_an_error_status_and_never_a_part_of_a_body(
     event: int, how: str, style: Style
 ) -> None:
+    """C146: nothing was sent before, so an honest status can be."""
     fault = Cut(event, "end" if how == "end" else "reset" if how == "reset" else "close", 9)
     async with scripted(once(fault, style=style)) as (_, rig):
         cut = await rig.ask(body())
@@ -129,6 +131,7 @@ async def test_a_json_answer_that_was_cut_is_an_error_status() -> None:
 
 @pytest.mark.parametrize(("kind", "status"), [("overloaded_error", 529), ("api_error", 502)])
 async def test_an_error_within_a_good_status_becomes_an_error_status(kind: str, status: int) -> None:
+    """C146: nothing was sent before, so an honest status can be."""
     async with scripted(once(StreamError(5, kind, "too busy"))) as (_, rig):
         got = await rig.ask(body())
 
@@ -160,6 +163,7 @@ async def test_a_redirect_is_not_followed_and_not_passed_on() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 async def test_a_packed_answer_is_unpacked_and_not_called_packed(path: str) -> None:
+    """C148: no header about a body that was changed."""
     packed = response(
         zlib.compress(MESSAGE, wbits=31), "content-encoding: gzip", "content-type: application/json"
     )
@@ -171,7 +175,23 @@ async def test_a_packed_answer_is_unpacked_and_not_called_packed(path: str) -> N
     assert got.headers["content-length"] == str(len(MESSAGE))
 
 
+async def test_a_deep_input_that_was_not_streamed_is_recorded_whole() -> None:
+    """C119: 10,000 levels."""
+    written = b'{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}"
+    call = b'{"type":"tool_use","id":"toolu_1","name":"Bash","input":' + written + b"}"
+    deep = b'{"type":"message","id":"m","usage":{},"content":[' + call + b"]}"
+    async with answering(response(deep, "content-type: application/json")) as url, gateway(url) as rig:
+        got = await rig.ask(body(stream=False))
+        state, reader = rig.journal.state, rig.journal.reader
+        recorded = await reader.content(state.tool_calls["toolu_1"].input)
+
+    assert (got.status, got.body) == (200, deep)
+    assert state.model_calls["m1"].status == "completed"
+    assert recorded == written
+
+
 async def test_an_answer_that_we_cannot_unpack_is_an_error_that_says_so() -> None:
+    """C148: a packing that nobody asked for."""
     async with answering(response(b"\x8b\x00", "content-encoding: br")) as url, gateway(url) as rig:
         got = await rig.ask(body())
 
@@ -180,6 +200,7 @@ async def test_an_answer_that_we_cannot_unpack_is_an_error_that_says_so() -> Non
 
 
 async def test_we_ask_for_no_packing_and_pass_the_harness_headers_on() -> None:
+    """C148: so that bytes need not be changed."""
     seen: list[bytes] = []
 
     def answer(got: bytes) -> bytes:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness_durable.events import Usage
 from harness_durable.gateway import wire
+from harness_durable.gateway.nesting import outermost
 from harness_durable.gateway.wire import Parsed, ToolUse
 from harness_durable.testing.provider import Reply, Style, Text, Thinking, encode
 from harness_durable.testing.provider import ToolUse as Call
@@ -81,6 +82,7 @@ BASH: dict[str, object] = {"type": "tool_use", "id": "toolu_c", "name": "Bash", 
 
 
 def test_a_stream_is_taken_apart_and_its_tool_inputs_are_the_bytes_that_the_model_wrote() -> None:
+    """C121: usage is the response's and counted once, whatever number of blocks it has."""
     parsed, said = collected([streamed()])
 
     assert parsed.complete
@@ -109,6 +111,7 @@ def test_wherever_a_stream_is_cut_it_says_the_same(style: Style, places: list[in
 @settings(deadline=None)
 @given(style=STYLES)
 def test_byte_by_byte_equals_all_at_once(style: Style) -> None:
+    """C140: wherever a character is split."""
     body = streamed(style=style)
 
     assert collected(body[at : at + 1] for at in range(len(body))) == collected([body])
@@ -117,6 +120,7 @@ def test_byte_by_byte_equals_all_at_once(style: Style) -> None:
 @settings(deadline=None)
 @given(at=st.integers(0, len(streamed()) - 1))
 def test_a_stream_that_ends_early_is_incomplete_and_has_no_tool_calls(at: int) -> None:
+    """C142: no call without the end of its block and of its message."""
     parsed, _ = collected([streamed()[:at]])
 
     # Without the blank line after it, the last event has not been sent.
@@ -221,6 +225,57 @@ def test_an_answer_that_was_not_streamed_keeps_its_numbers() -> None:
     assert parsed.body == raw
     assert parsed.usage == Usage(3, 4)
     assert parsed.tools == (ToolUse("t", "N", b'{"id": 12345678901234567890123, "f": 1.10}'),)
+
+
+def deep(opening: bytes, closing: bytes, depth: int = 10_000) -> bytes:
+    """A message whose call has an input of that many levels."""
+    written = b'{"a": ' + opening * depth + b"1.10" + closing * depth + b"}"
+    return (
+        b'{"id":"msg_4","type":"message","stop_reason":"tool_use","usage":{"input_tokens":3},"content":['
+        b'{"type":"text","text":"x"},{"type":"tool_use","id":"t","name":"N","input":' + written + b"}]}"
+    )
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"b" :', b"}"), (b'["\\ud83d",', b"]")])
+def test_a_deep_input_is_what_the_model_wrote_in_either_form(opening: bytes, closing: bytes) -> None:
+    """C119: 10,000 levels, in a response that was not streamed."""
+    raw = deep(opening, closing)
+
+    parsed = WIRE.parse_json(raw)
+    streamed_again, _ = collected([WIRE.to_sse(raw)])
+
+    written = raw[raw.index(b'{"a"') : -3]
+    assert (parsed.complete, parsed.id, parsed.usage) == (True, "msg_4", Usage(3))
+    assert parsed.tools == (ToolUse("t", "N", written),)
+    assert (streamed_again.complete, streamed_again.tools) == (True, parsed.tools)
+    renamed = WIRE.with_tool_ids(parsed, ["new"], streamed=False)
+    assert renamed.tools == (ToolUse("new", "N", written),)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5_000, 10_010])
+def test_a_deep_answer_that_was_cut_is_no_message(cut: int) -> None:
+    """C119, C142"""
+    parsed = WIRE.parse_json(deep(b"[", b"]")[:-cut])
+
+    assert (parsed.complete, parsed.tools) == (False, ())
+
+
+@settings(deadline=None)
+@given(st.text(alphabet='{}[],:"a1 \\\n', max_size=12))
+def test_what_is_cut_into_members_is_what_a_decoder_accepts(text: str) -> None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    try:
+        found = outermost(text.encode())
+    except ValueError:
+        assert not isinstance(value, dict | list)
+        return
+    if isinstance(value, dict):
+        assert {json.loads(name): json.loads(member) for name, member in found} == value
+    else:
+        assert [json.loads(item) for _, item in found] == value
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,8 @@ async def test_what_is_under_way_when_the_harness_dies_can_be_waited_for() -> No
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_ids_that_repeat_or_are_empty_are_made_unique_before_anything_is_stored(stream: bool) -> None:
+    """C043: two turns with the id "x:0" are calls of their own."""
+
     def same(_: Request) -> Reply:
         return Reply((ToolUse("A", id="x:0"), ToolUse("B", id="x:0"), ToolUse("C", id="own")))
 

@@ -88,6 +88,7 @@ def test_any_cut_gives_the_same_frames_and_loses_no_byte(
 @settings(deadline=None)
 @given(lines=LINES, end=ENDS)
 def test_byte_by_byte_equals_all_at_once(lines: list[bytes], end: bytes) -> None:
+    """C140: wherever a character is split."""
     body = end.join(lines)
 
     assert framed(body[at : at + 1] for at in range(len(body))) == framed([body])

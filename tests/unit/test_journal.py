@@ -350,6 +350,7 @@ async def test_a_stop_is_asked_for_once_and_only_of_an_open_turn() -> None:
 
 
 async def test_a_recovery_closes_what_the_last_worker_left_in_one_append() -> None:
+    """C101: what the last worker left open is closed at once."""
     world = MemoryWorld()
     journal = await begun(world)
     await journal.model_requested(

@@ -58,6 +58,7 @@ def test_any_text_comes_back(text: str) -> None:
 
 @pytest.mark.parametrize("fill", ["random", "same"])
 def test_64_mib_come_back(fill: str) -> None:
+    """C013: a large record is stored by reference."""
     raw = b"ab" * (32 << 20) if fill == "same" else random.Random(1).randbytes(64 << 20)
     packed = pack(raw)
     assert hashlib.sha256(back(packed)).digest() == hashlib.sha256(raw).digest()

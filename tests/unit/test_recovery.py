@@ -1,4 +1,6 @@
-"""The plan after a crash: a table of logs, and what is done with each."""
+"""The plan after a crash: a table of logs, and what is done with each.
+
+C065: when the worker is lost, only what a tool declares safe or idempotent is done again."""
 
 from __future__ import annotations
 
@@ -29,6 +31,22 @@ CALLS: dict[str, tuple[Log, Facts, dict[str, Action]]] = {
         {"a": "replay", "b": "replay"},
     ),
     "a finished call needs no plan": (tool("a", done=True), GONE, {}),
+    "C055, killed after the 2nd of 5": (
+        [*tool("a", done=True), *tool("b", done=True), *tool("c", released=True), *tool("d"), *tool("e")],
+        GONE,
+        {"c": "unknown", "d": "not_started", "e": "not_started"},
+    ),
+    "C055, killed after the 2nd of 5 custom ones": (
+        [
+            *tool("a", custom=True, done=True),
+            *tool("b", custom=True, done=True),
+            *tool("c", custom=True, released=True),
+            *tool("d", custom=True),
+            *tool("e", custom=True),
+        ],
+        GONE,
+        {"c": "unknown", "d": "run", "e": "run"},
+    ),
     "never: unknown": (tool("a", released=True), GONE, {"a": "unknown"}),
     "idempotent: a built-in tool has no key, so unknown": (
         tool("a", "idempotent", released=True),

@@ -230,6 +230,8 @@ def test_parameters_may_have_any_name() -> None:
     ],
 )
 def test_bad_arguments_are_told_to_the_model(raw: bytes, sentence: str) -> None:
+    """C119: also when they are nested 10,000 levels deep."""
+
     @tool(replay="safe")
     def f(n: int) -> int:
         return n

@@ -82,6 +82,7 @@ async def test_a_finished_call_gets_its_recorded_result_and_does_not_run() -> No
 
 
 async def test_the_same_id_joins_a_run_that_is_going_on() -> None:
+    """C053, C059: one run, one release in the log."""
     world, gate, runs = MemoryWorld(), anyio.Event(), list[str]()
     journal = await begun(world)
 
@@ -194,6 +195,7 @@ async def test_the_crash_points_stand_right_before_and_after_the_function(
 
 
 async def test_an_outcome_is_written_although_its_caller_goes_away_meanwhile() -> None:
+    """C097: the outcome of an effect is written whoever is cancelled."""
     world, gate = MemoryWorld(), anyio.Event()
     journal = await begun(world)
 
@@ -254,6 +256,7 @@ async def test_a_call_that_was_never_released_is_settled_by_running_it() -> None
 
 
 async def test_settling_twice_runs_once() -> None:
+    """C053, C059: the effect happens once."""
     _, journal, effects, deploy = await cut_off("idempotent")
     tools = host(journal, [deploy], "L2")
     await tools.settle(call(journal), "run")
@@ -263,6 +266,7 @@ async def test_settling_twice_runs_once() -> None:
 
 @pytest.mark.parametrize("where", ["L1", "L2"])
 async def test_a_cut_off_never_call_that_reaches_the_host_first_does_not_run(where: str) -> None:
+    """C058: what is delivered again without an outcome is unknown."""
     _, journal, effects, deploy = await cut_off()
     result = await host(journal, [deploy], where).call("c1", "deploy", CALL)
     assert result == ToolResult(policy.UNKNOWN, True)
@@ -374,16 +378,19 @@ async def test_a_worker_that_was_superseded_runs_nothing_more() -> None:
 
 
 async def test_an_outcome_is_written_after_a_short_failure_of_the_store() -> None:
-    world = MemoryWorld()
+    """C058: written again until it is stored, and the work is not done again."""
+    world, runs = MemoryWorld(), list[str]()
     journal = await begun(world)
 
     @tool(replay="never")
     async def flaky() -> str:
+        runs.append("x")
         world.fail_next = 1
         return "done"
 
     await asked(journal, ("c1", "flaky", {}))
     assert await host(journal, [flaky]).call("c1", "flaky", b"{}") == ToolResult("done", False)
+    assert runs == ["x"]
     assert (await kinds(world)).count("tool.completed") == 1
 
 
@@ -473,6 +480,7 @@ def slow_tools(replay: ReplayPolicy, timeout: float | None) -> tuple[Sequence[To
 async def test_a_time_limit_fails_a_safe_call_and_leaves_others_unknown(
     name: str, replay: ReplayPolicy, outcome: str
 ) -> None:
+    """C061: what may have had its effect is unknown and is never tried again by itself."""
     journal = await begun(MemoryWorld())
     tools, go = slow_tools(replay, 0.02)
     await asked(journal, ("c1", name, {}), policy=replay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -81,12 +82,21 @@ async def settle_all(tools: ToolHost, facts: Facts) -> None:
 
 @pytest.mark.parametrize("times", [1, 20_000])
 async def test_odd_and_large_results_are_the_same_for_the_next_worker(world: World, times: int) -> None:
+    """C107: NUL and the rest come back on every World, in keys and values."""
+    got: list[dict[str, str]] = []
+
     @tool(replay="never")
-    def dump() -> str:
+    def dump(many: dict[str, str]) -> str:
+        got.append(many)
         return ODD * times
 
+    arguments = {"many": {ODD: ODD * times}}
     journal = await begun(world)
-    await asked(journal, ("c1", "dump", {}))
-    first = await host(journal, [dump]).call("c1", "dump", b"{}")
-    again = await host(await taken(world, OTHER), [dump], "L2").call("c1", "dump", b"{}")
+    await asked(journal, ("c1", "dump", arguments))
+    first = await host(journal, [dump]).call("c1", "dump", json.dumps(arguments).encode())
+    successor = await taken(world, OTHER)
+    again = await host(successor, [dump], "L2").call("c1", "dump", b"{}")
     assert again == first == ToolResult(ODD * times, False)
+    assert got == [arguments["many"]]
+    kept = await successor.reader.content(successor.state.tool_calls["c1"].input)
+    assert json.loads(kept) == arguments

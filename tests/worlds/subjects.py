@@ -1,5 +1,5 @@
-"""The Worlds that all tests of Worlds run on. To add one: a line in ``URLS`` (and in ``FAULTS`` if there is
-a way to hurt it)."""
+"""The Worlds that all tests of Worlds run on. To add one: a line in ``URLS``, ``LEFT`` and ``EMPTY``. It is
+hurt in the ways that its own module offers; one that offers none fails."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from pathlib import Path
 
 import apsw
 
-from harness_durable.testing.worlds import Faults, Subject
+from harness_durable import worlds
+from harness_durable.testing.worlds import Subject
 from harness_durable_worlds._sqlite_db import open_db
-from tests.worlds import faults, reference
+from tests.worlds import reference
 
 URLS: dict[str, Callable[[Path], str]] = {
     "file": lambda folder: f"file:{folder}/store",
     "sqlite": lambda folder: f"sqlite:{folder}/store.db",
-}
-
-FAULTS: dict[str, Callable[[Path], Faults]] = {
-    "file": faults.FileFaults,
-    "sqlite": faults.SqliteFaults,
 }
 
 LEFT: dict[str, Callable[[Path], list[str]]] = {
@@ -47,8 +43,8 @@ def rows_of(database: Path) -> list[str]:
 
 def subject(world: str, folder: Path) -> Subject:
     """A fresh store of this kind in ``folder``."""
-    hurt = FAULTS.get(world)
-    return Subject(URLS[world](folder), faults=hurt and hurt(folder), slack=SLACK)
+    url = URLS[world](folder)
+    return Subject(url, faults=worlds.faults(url), slack=SLACK)
 
 
 def plain(folder: Path, mutant: str = "") -> Subject:

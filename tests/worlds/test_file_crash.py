@@ -122,6 +122,7 @@ async def test_a_failed_sync_is_refused_never_repeated_and_work_goes_on(tmp_path
 
 
 async def test_a_full_disk_is_refused_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """C022: what could not be written down is refused, leaves no half line, and the log goes on."""
     results = await hurt_everywhere(tmp_path, ("pwrite64", "mkdir"), "error=ENOSPC")
     refused = [line for lines in results for line in said(lines, "refused")]
     assert len(refused) >= file_child.BATCHES

@@ -77,6 +77,7 @@ def test_a_registered_worker_is_alive_and_an_unknown_one_is_not(tmp_path: Path) 
 
 
 def test_a_lease_that_ran_out_ends_life_and_a_renewal_brings_it_back(tmp_path: Path) -> None:
+    """C080: until somebody else has claimed, its worker only renews it."""
     hand = HandClock()
     with clock.use(hand):
         live, me = HostLiveness(tmp_path), owner()
@@ -101,6 +102,7 @@ def test_a_worker_that_leaves_is_dead_at_once(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_is_dead_at_once_although_its_lease_goes_on(tmp_path: Path) -> None:
+    """C074: with no step by hand."""
     live, worker = HostLiveness(tmp_path), str(uuid.uuid4())
     child = holder(tmp_path, worker, "time.sleep(60)")
     assert live.alive(worker)
@@ -127,6 +129,7 @@ def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("content", [b"", b'{"deadline":  99999999', b"\0" * 64, b"[]", b"\xff\xfe"])
 def test_an_unreadable_lock_file_proves_nothing(tmp_path: Path, content: bytes) -> None:
+    """C076: empty, cut and odd files are no proof, and are replaced."""
     live, me = HostLiveness(tmp_path), owner()
     live.register(me)
     path = tmp_path / f"{me.worker}.lock"

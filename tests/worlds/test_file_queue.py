@@ -50,6 +50,7 @@ async def test_a_lost_entry_never_strands_a_session(tmp_path: Path) -> None:
 
 
 async def test_an_entry_lost_while_running_is_found_by_a_later_sweep(tmp_path: Path) -> None:
+    """C091: the queue may forget a session, the sweep does not."""
     with clock.use(HandClock()) as _:
         async with opened(tmp_path) as world:
             me = worker()
@@ -102,6 +103,7 @@ async def test_empty_and_cut_files_are_sessions_without_records(tmp_path: Path) 
 
 
 async def test_damaged_sessions_are_listed_and_hide_no_others(tmp_path: Path) -> None:
+    """C013: one bad session is named and the others open."""
     async with opened(tmp_path) as world:
         for name in ("damaged", "fine", "newer"):
             await world.create(name, [note(), note()], DUE)
@@ -120,6 +122,7 @@ async def test_damaged_sessions_are_listed_and_hide_no_others(tmp_path: Path) ->
 
 
 async def test_an_expired_lease_that_nobody_used_is_simply_renewed(tmp_path: Path) -> None:
+    """C080: only a larger epoch means that the session is lost."""
     hand = HandClock()
     with clock.use(hand):
         async with opened(tmp_path) as world:

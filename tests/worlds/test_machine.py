@@ -29,6 +29,7 @@ HISTORIES = settings(
 @pytest.mark.timeout(max(180, EXAMPLES * 3))
 @pytest.mark.parametrize("world", subjects.URLS)
 def test_random_histories_agree_with_a_list(world: str, tmp_path: Path) -> None:
+    """C079: whatever the wall clocks say, a session has one owner."""
     run_state_machine_as_test(machine_for(subjects.subject(world, tmp_path)), settings=HISTORIES)
 
 

@@ -95,6 +95,7 @@ async def test_a_failed_sync_that_cannot_be_settled_is_unclear_and_not_doubled(t
 async def test_a_full_disk_is_said_to_be_full_and_work_goes_on_when_there_is_room(
     tmp_path: Path, extra: int
 ) -> None:
+    """C022: what could not be written down is refused and leaves no part of itself."""
     at = calls_until_first_answer("pwrite64") + 1 + extra
     url = f"sqlite:{tmp_path}/s.db"
     said = strace("pour", url, str(BATCHES), options=inject("pwrite64", f"error=ENOSPC:when={at}..{at + 2}"))

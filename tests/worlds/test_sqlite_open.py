@@ -129,7 +129,8 @@ async def test_a_sqlite_that_can_damage_its_files_is_refused(
 
 async def test_a_folder_that_cannot_be_written_is_said_with_the_next_step() -> None:
     with pytest.raises(
-        StorageUnavailable, match=r"cannot create /proc/nowhere/s\.db.*make its folder writable"
+        StorageUnavailable,
+        match=r"cannot use sqlite:/proc/nowhere/s\.db as a World.*make its folder writable",
     ):
         await open_world("sqlite:/proc/nowhere/s.db", APP)
 
@@ -201,6 +202,8 @@ async def test_processes_that_create_the_file_at_once_share_it(tmp_path: Path) -
 
 
 async def test_open_handles_stay_the_same_over_many_appends(tmp_path: Path) -> None:
+    """C020: over 1,000 appends."""
+
     def handles() -> list[str]:
         found: list[str] = []
         for link in Path("/proc/self/fd").iterdir():

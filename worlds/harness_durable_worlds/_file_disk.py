@@ -21,18 +21,19 @@ def exists(path: Path | str) -> bool:
 
 
 @contextlib.contextmanager
-def unavailable(what: str, *, unclear: bool = False) -> Generator[None, None, None]:
-    """Turn the system's errors into ours, with the next step."""
+def unavailable(what: str, *, unclear: bool = False, otherwise: str = "") -> Generator[None, None, None]:
+    """Turn the system's errors into ours, with the next step: ``otherwise``, if it is not about room."""
     try:
         yield
     except OSError as error:
         hint = {
             errno.ENOSPC: "make room on the disk, then it goes on",
             errno.EDQUOT: "make room in the quota, then it goes on",
-            errno.EACCES: "make the folder writable for this user",
-            errno.EROFS: "mount the file system for writing",
+            errno.EACCES: otherwise or "make the folder writable for this user",
+            errno.EROFS: otherwise or "mount the file system for writing",
             errno.EMFILE: "raise the limit of open files (ulimit -n)",
-        }.get(error.errno or 0, "check the disk and the kernel's log, then it goes on")
+            errno.EIO: "check the disk and the kernel's log, then it goes on",
+        }.get(error.errno or 0, otherwise or "check the disk and the kernel's log, then it goes on")
         raise StorageUnavailable(f"{what}: {error.strerror or error}; {hint}", unclear=unclear) from error
 
 

@@ -53,9 +53,14 @@ class Store:
         self.root, self.app = root, root / app
         self.sessions, self.due, self.workers = self.app / "sessions", self.app / "due", self.app / "workers"
 
-    def prepare(self) -> None:
-        """Make the folders, check the version. Raises ``StorageUnavailable`` or ``LogTooNew``."""
-        with unavailable(f"cannot use {self.root} as a World"):
+    def prepare(self, url: str = "") -> None:
+        """Make the folders, check the version. Raises ``StorageUnavailable`` or ``LogTooNew``. ``url`` is
+        what people called the World."""
+        otherwise = (
+            f"make its folder writable for user {os.getuid()}, "
+            "or name another World with HARNESS_DURABLE_WORLD"
+        )
+        with unavailable(f"cannot use {url or self.root} as a World", otherwise=otherwise):
             self._check_version()
             made = [folder for folder in (self.sessions, self.due, self.workers) if make_folder(folder)]
             for folder in (self.app, self.root):  # another process may have died between making and syncing

@@ -146,8 +146,9 @@ class Patience:
         self._never.wait(random.uniform(0.0002, 0.002))
 
 
-def create(path: Path) -> None:
-    """Make the file and its folders if they are missing, readable by this user only. Safe in a race."""
+def create(path: Path, url: str = "") -> None:
+    """Make the file and its folders if they are missing, readable by this user only. Safe in a race. ``url``
+    is what people called the World."""
     try:
         missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,8 +159,8 @@ def create(path: Path) -> None:
             _sync_folder(folder)
     except OSError as error:
         raise StorageUnavailable(
-            f"cannot create {path}: {error}; make its folder writable for user {os.getuid()}, "
-            "or name another file with HARNESS_DURABLE_WORLD"
+            f"cannot use {url or path} as a World: {error.strerror or error}; make its folder writable for "
+            f"user {os.getuid()}, or name another World with HARNESS_DURABLE_WORLD"
         ) from error
 
 

@@ -40,18 +40,25 @@ from harness_durable.world import (
 from harness_durable_worlds import _file_rows as rows
 from harness_durable_worlds import _file_system
 from harness_durable_worlds._file_append import append
+from harness_durable_worlds._file_faults import FileFaults
 from harness_durable_worlds._file_frames import Damage
 from harness_durable_worlds._file_lock import LockHeldError, holder_of
 from harness_durable_worlds._file_log import Log, damaged
 from harness_durable_worlds._file_logs import Logs
 from harness_durable_worlds._file_store import Store, check_blobs, check_records
+from harness_durable_worlds._file_tail import torn
 from harness_durable_worlds._file_watch import DueLook, SegmentLook, Watch
 from harness_durable_worlds._liveness import HostLiveness
 
 T = TypeVar("T")
 
+variables = (_file_system.ALLOW,)
+"""What this World reads from the environment, for ``doctor``."""
+
 LOCK_SECONDS = 3.0
 """How long an append waits for another process's, before it says who holds the lock."""
+_TAILS = 20
+"""So many torn tails are told one by one; ``describe`` has their number."""
 RECONCILE_SECONDS = 30.0
 """How often a claiming worker makes the index of due sessions agree with the logs."""
 
@@ -60,11 +67,7 @@ async def open_world(url: str, app: str) -> FileWorld:
     """``file:DIR``; the folder is made if need be.
 
     Raises ``BadSetting``, ``StorageUnavailable`` or ``LogTooNew``, before anything is written."""
-    folder = url.partition(":")[2]
-    if folder.startswith("//"):
-        folder = folder[2:]
-    if not folder:
-        raise BadSetting(f"World URL {url!r} names no folder; write it as file:DIR, e.g. file:./agents")
+    root = _root_of(url)
     try:
         check_session_id(app)
     except BadInput:
@@ -73,12 +76,25 @@ async def open_world(url: str, app: str) -> FileWorld:
         ) from None
     if app == "VERSION":
         raise BadSetting("app 'VERSION' is the name of a file of the World; choose another name")
-    root = Path(os.path.abspath(os.path.expanduser(folder)))  # noqa: ASYNC240, PTH100, PTH111
     kind = _file_system.kind_of(root)
     warnings = _file_system.check(root, kind)
     store = Store(root, app)
-    await anyio.to_thread.run_sync(store.prepare)
+    await anyio.to_thread.run_sync(store.prepare, url)
     return FileWorld(url, app, store, kind, warnings)
+
+
+def faults(url: str) -> FileFaults:
+    """How the conformance suite hurts this World."""
+    return FileFaults(url, _root_of(url))
+
+
+def _root_of(url: str) -> Path:
+    folder = url.partition(":")[2]
+    if folder.startswith("//"):
+        folder = folder[2:]
+    if not folder:
+        raise BadSetting(f"World URL {url!r} names no folder; write it as file:DIR, e.g. file:./agents")
+    return Path(os.path.abspath(os.path.expanduser(folder)))  # noqa: PTH100, PTH111
 
 
 class FileWorld:
@@ -276,10 +292,13 @@ class FileWorld:
         await self._thread(self._store.remove_app)
 
     async def describe(self) -> Description:
+        names = await self._thread(self._store.names)
+        tails = [found for found in await self._logs.each(names, torn) if found]
         details = {
             "folder": str(self._store.root),
             "file system": self._kind,
             "repairs since opening": str(len(self.repairs)),
+            "repairs to come": str(len(tails)),
         }
         return Description(
             name="file",
@@ -288,8 +307,13 @@ class FileWorld:
             notification="direct in this process; others look at file sizes every 20 ms",
             reach="many processes of one host",
             details=details,
-            warnings=self._warnings + tuple(self.repairs[-5:]),
+            warnings=(*self._warnings, *self.repairs[-5:], *tails[:_TAILS]),
         )
+
+    async def remarks(self, session: str) -> list[str]:
+        """A sentence about a torn tail that is not repaired yet."""
+        found = await self._logs.on(session, torn)
+        return [found] if found else []
 
     async def aclose(self) -> None:
         """Let running writes end, and close all files. Workers that were registered here are dead then."""

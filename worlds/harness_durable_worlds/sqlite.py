@@ -39,6 +39,7 @@ from harness_durable_worlds import _sqlite_file as file
 from harness_durable_worlds import _sqlite_log as log
 from harness_durable_worlds._liveness import HostLiveness
 from harness_durable_worlds._sqlite_db import Db
+from harness_durable_worlds._sqlite_faults import SqliteFaults
 from harness_durable_worlds._sqlite_lane import Job, Readers
 from harness_durable_worlds._sqlite_sql import SCHEMA, SQL
 from harness_durable_worlds._sqlite_watch import POLL_SECONDS, News, Watcher
@@ -70,7 +71,7 @@ async def open_world(url: str, app: str) -> SqliteWorld:
             f"SQLite {version} can damage a database that two processes write (fixed in 3.51.3); "
             "install the apsw wheel from PyPI, which brings its own SQLite: pip install --upgrade apsw"
         )
-    await anyio.to_thread.run_sync(file.create, path)
+    await anyio.to_thread.run_sync(file.create, path, url)
     world = SqliteWorld(url, path, app)
     try:
         await world.check()
@@ -78,6 +79,11 @@ async def open_world(url: str, app: str) -> SqliteWorld:
         await world.aclose()
         raise
     return world
+
+
+def faults(url: str) -> SqliteFaults:
+    """How the conformance suite hurts this World."""
+    return SqliteFaults(file.path_of(url))
 
 
 class SqliteWorld:

@@ -10,15 +10,11 @@ from harness_durable.sandbox import Link
 
 from . import install
 from .drive import drive
-from .gate import READS
-from .launch import DEFAULT_TOOLS
+from .gate import CONTAINERS, READS
+from .launch import DEFAULT_TOOLS, PASSED_ON
 from .naming import custom_tool
 from .prepare import prepare
 from .proof import prove, refuse_unproven
-
-CONTAINERS = frozenset({"Agent", "Task"})
-"""Tools that hold a loop of their own. Releasing one again is safe: what it does inside is gated call by
-call."""
 
 
 class ClaudeCode:
@@ -51,6 +47,10 @@ class ClaudeCode:
     @property
     def versions(self) -> tuple[str, ...]:
         return install.SUPPORTED
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (install.BINARY, install.ANY_VERSION, *PASSED_ON)
 
     async def install(self, version: str | None, progress: Callable[[str], None]) -> Harness:
         return await install.install(version, progress)

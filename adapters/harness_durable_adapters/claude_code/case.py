@@ -13,8 +13,8 @@ from .response import Recorded
 from .shapes import Json
 from .transcript import Line, made
 
-INTERRUPTED = "[Request interrupted by user]"
-"""The harness's own words; a turn that ends in them is over for it."""
+BROKEN_OFF = "it ended before the model had the last word"
+"""What became of a turn of which nothing more is known."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -41,7 +41,8 @@ class Response(msgspec.Struct, frozen=True):
 
 class Case(msgspec.Struct, frozen=True):
     """All that counts beside the lines. ``running``: the turn is not settled. ``prompt``: uuid of its
-    message. ``answers``: by call, for every call that has an outcome."""
+    message. ``answers``: by call, for every call that has an outcome. ``ending``: what became of the turn
+    before the one that is to run, as a clause for ``closing_line``; empty if the log has none."""
 
     native: str
     running: bool
@@ -50,6 +51,7 @@ class Case(msgspec.Struct, frozen=True):
     answers: Mapping[str, Answer]
     cwd: str
     version: str
+    ending: str = ""
 
 
 def _last_uuid(lines: Sequence[Line]) -> str | None:
@@ -117,6 +119,20 @@ def result_line(asked: Line, call: str, answer: Answer, case: Case) -> Line:
 
 
 def closing_line(lines: Sequence[Line], last: Line, case: Case) -> Line:
-    """What ends a turn that broke off."""
-    message: Json = {"role": "user", "content": [{"type": "text", "text": INTERRUPTED}]}
-    return _user(lines, line_uuid(case.native, f"closed/{last.uuid}"), message, case)
+    """What ends a turn that broke off: why it did, in our name. On the model's side, since the harness writes
+    an answer of its own behind anything that stands on the user's."""
+    uuid = line_uuid(case.native, f"closed/{last.uuid}")
+    why = case.ending or BROKEN_OFF
+    text = f"[Note by harness-durable, not by the model, on the turn before the next message: {why}.]"
+    message: Json = {
+        "id": uuid,
+        "type": "message",
+        "role": "assistant",
+        "model": "<synthetic>",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+    common = _common(lines, uuid, _last_uuid(lines), case)
+    return made({**common, "type": "assistant", "message": message})

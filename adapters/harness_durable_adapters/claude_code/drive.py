@@ -20,10 +20,11 @@ from harness_durable.sandbox import Link
 from . import frames
 from .delivery import Delivery
 from .gap import Gap
+from .gate import CONTAINERS
 from .launch import INITIALIZE, initialize
 from .mirror import mirror
 from .naming import main_file
-from .outcome import hopeless, turn_end
+from .outcome import hopeless, turn_end, wait_seconds
 from .serving import Serving
 from .shapes import Json, decode, mapping, objects, word
 from .stopping import close_calls, wants_stop
@@ -33,7 +34,8 @@ log = logging.getLogger("harness_durable.claude_code")
 START_SECONDS = 120.0
 """Until the harness has answered our first request. Half a second is usual; a loaded machine takes longer."""
 SILENCE_SECONDS = 600.0
-"""Without a frame, a model call or a running tool. Long, since it costs a life to be wrong."""
+"""Without a frame, a model call or a running tool, and beyond what the provider asked to wait. Long, since it
+costs a life to be wrong."""
 GRACE_SECONDS = 30.0
 """After a turn has ended, for the harness to take up a message that it was given during that turn."""
 STOP_SECONDS = 15.0
@@ -53,24 +55,28 @@ class Conversation:
         self.ctx, self.link = ctx, link
         self._said = frames.Said(frozenset(), frozenset(), frozenset())
         self._serving = Serving(ctx, self._write, self._start)
-        self._heard = clock.monotonic()
+        self._heard = self._waits = clock.monotonic()
         self._initialized = anyio.Event()
         self._end: TurnEnd | None = None
         self._settled: TurnEnd | None = None
         self._trouble: BaseException | None = None
         self._gap = Gap(ctx.journal.state.native_id)
+        self._lines = frames.Lines()
         self._unreadable = 0
 
     async def run(self) -> TurnEnd:
         said = await self.link.said()
         self._said = frames.read_said(said)
         self._delivery = await Delivery.begin(self.ctx, self._write, self._said)
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            for work in (self._speak, self._deliver, self._stop, self._watch):
-                self._start(work)
-            await self._guarded(self._read if not said else self._catch_up)
-            tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                for work in (self._speak, self._deliver, self._stop, self._watch):
+                    self._start(work)
+                await self._guarded(self._read if not said else self._catch_up)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._report()
         if self._trouble is not None:
             raise self._trouble
         return cast(TurnEnd, self._end)
@@ -86,18 +92,28 @@ class Conversation:
             self._trouble = self._trouble or trouble
             self._tasks.cancel_scope.cancel()
 
+    def _report(self) -> None:
+        """What of the output was passed over."""
+        if self._unreadable or self._lines.too_long:
+            log.warning(
+                "life %s: unreadable output: %d lines that are no frames, %d that are too long",
+                self.ctx.life,
+                self._unreadable,
+                self._lines.too_long,
+            )
+
     # ----------------------------------------------------------------------------------- reading
 
     async def _catch_up(self) -> None:
         """After a takeover: first read all that there is, since a request may have been taken back later
         than it was made, and must not be answered then."""
-        lines, backlog, offset = frames.Lines(), list[tuple[int, bytes]](), 0
+        backlog, offset = list[tuple[int, bytes]](), 0
         quiet = False
         while not quiet:
             quiet = True
             with anyio.move_on_after(_BACKLOG_SECONDS):
                 async for end, chunk in self.link.output(offset):
-                    backlog += lines.feed(chunk)
+                    backlog += self._lines.feed(chunk)
                     offset, quiet = end, False
                 break
         requests: list[Json] = []
@@ -107,12 +123,11 @@ class Conversation:
                 return
         for request in requests:
             self._serving.begin(request)
-        await self._read(lines, offset)
+        await self._read(offset)
 
-    async def _read(self, lines: frames.Lines | None = None, offset: int = 0) -> None:
-        lines = lines or frames.Lines()
+    async def _read(self, offset: int = 0) -> None:
         async for _, chunk in self.link.output(offset):
-            for end, line in lines.feed(chunk):
+            for end, line in self._lines.feed(chunk):
                 await self._take(line, end, None)
                 if self._end is not None:
                     return
@@ -126,7 +141,6 @@ class Conversation:
         if frame is None:
             if line.strip():
                 self._unreadable += 1
-                log.warning("life %s: unreadable output ending at byte %d", self.ctx.life, end)
             return
         self._heard = clock.monotonic()
         match frame.get("type"):
@@ -156,7 +170,8 @@ class Conversation:
             case "result":
                 await self._result(frame)
             case "system":
-                self._end = self._end or hopeless(frame, self.ctx.journal.state)
+                self._waits = max(self._waits, clock.monotonic() + wait_seconds(frame))
+                self._end = self._end or hopeless(frame, self.ctx.journal.state, login=self.ctx.login)
             case _:
                 return
 
@@ -224,7 +239,7 @@ class Conversation:
             raise HarnessStuck(f"the harness did not answer within {START_SECONDS:.0f} s of its start")
         while True:
             await clock.sleep(5.0)
-            heard = max(self._heard, self._serving.last)
+            heard = max(self._heard, self._serving.last, self._waits)
             silent = 0.0 if self._busy() else clock.monotonic() - heard
             if self._settled is not None and self._delivery.outstanding() and silent > GRACE_SECONDS:
                 self._end = self._settled
@@ -233,9 +248,13 @@ class Conversation:
                 raise HarnessStuck(f"nothing from the harness in {SILENCE_SECONDS:.0f} s, and nothing runs")
 
     def _busy(self) -> bool:
-        """Something is under way that may be silent for long."""
+        """Something is under way that may be silent for long. A subagent is not: within it there is always a
+        model call or a tool that is."""
         state = self.ctx.journal.state
         turn = state.turns[self.ctx.turn]
         models = any(state.model_calls[call].status == "requested" for call in turn.model_calls)
-        tools = any(call.open and call.released_in == self.ctx.life for call in state.calls(turn))
+        tools = any(
+            call.open and call.released_in == self.ctx.life and call.name not in CONTAINERS
+            for call in state.calls(turn)
+        )
         return self._serving.busy or models or tools

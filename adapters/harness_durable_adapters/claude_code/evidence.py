@@ -3,6 +3,7 @@ calls."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -13,15 +14,18 @@ from harness_durable.journal import Reader
 from harness_durable.journal.requests import body_of
 from harness_durable.payload import Payload
 from harness_durable.policy import told
-from harness_durable.state import ModelCall, ToolCall
+from harness_durable.state import ModelCall, Session, ToolCall
 
 from . import response as responses
-from .case import Answer, Case, Response
+from .case import BROKEN_OFF, Answer, Case, Response
 from .frames import as_sent
 from .naming import is_custom, message_uuid
 from .rebuild import asked_for, content_for
-from .shapes import text_of, value
-from .transcript import Line
+from .shapes import value
+from .transcript import Line, is_made_up
+
+_REASON = 500
+"""Characters of a reason that the model is told."""
 
 
 async def gather(ctx: LifeContext, lines: Sequence[Line]) -> Case:
@@ -37,7 +41,25 @@ async def gather(ctx: LifeContext, lines: Sequence[Line]) -> Case:
         answers=await _answers(ctx, lines),
         cwd=ctx.agent.workspace,
         version=ctx.harness.version,
+        ending=_ending(state),
     )
+
+
+def _ending(state: Session) -> str:
+    """What became of the last turn that is settled, and why. Reasons can hold whole answers of a provider."""
+    turn = next((turn for turn in reversed(state.turns.values()) if turn.settled), None)
+    if turn is None:
+        return ""
+    reason = textwrap.shorten(turn.reason, _REASON, placeholder=" ...").rstrip(".")
+    match turn.status:
+        case "cancelled":
+            return f"it was stopped before its end, because {reason or 'somebody asked for a stop'}"
+        case "needs_input":
+            return f"it was given up before its end ({reason}), and the next message was sent instead"
+        case "failed":
+            return f"it ended with an error ({reason})"
+        case _:
+            return BROKEN_OFF
 
 
 def _asks(call: ModelCall) -> bool:
@@ -74,10 +96,7 @@ async def _answers(ctx: LifeContext, lines: Sequence[Line]) -> dict[str, Answer]
     """For the calls of the main conversation that have an outcome, and no result of the harness's own that
     could be true."""
     shown = {
-        str(result.get("tool_use_id"))
-        for line in lines
-        for result in line.results
-        if not text_of(result.get("content")).startswith("The user doesn't want")
+        str(result.get("tool_use_id")) for line in lines for result in line.results if not is_made_up(result)
     }
     wanted = [
         call

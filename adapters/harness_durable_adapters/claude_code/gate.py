@@ -6,6 +6,7 @@ outcome before the harness may go on. Custom tools are let pass: the tool host i
 from __future__ import annotations
 
 from harness_durable.adapter import LifeContext
+from harness_durable.events import ASK
 from harness_durable.policy import NOT_STARTED, Verdict, denied
 from harness_durable.state import ToolCall
 
@@ -16,8 +17,9 @@ from .shapes import Json, encode, mapping, value, word
 READS = frozenset({"Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite"})
 """Built-in tools that change nothing but the harness itself."""
 
-ASK = "ask"
-"""The permission mode in which a person is asked before anything that is not safe."""
+CONTAINERS = frozenset({"Agent", "Task"})
+"""Tools that hold a loop of their own. Releasing one again is safe: what it does inside is gated call by
+call."""
 
 
 async def hook(ctx: LifeContext, name: str, event: Json) -> Json:

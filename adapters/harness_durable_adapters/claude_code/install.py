@@ -91,7 +91,10 @@ def _given(path: Path, version: str | None) -> Harness:
         _known[key] = harnesses.reported_version(path)
     found = _known[key]
     if not _VERSION.fullmatch(found):
-        raise HarnessMissing(f"{BINARY} names {path}, which does not report a Claude Code version: {found!r}")
+        raise HarnessMissing(
+            f"{BINARY} names {path}, which does not report a Claude Code version: {found!r}; "
+            f"unset it and run `harness-durable install claude-code{_pinned(version)}`"
+        )
     if version is not None and found != version:
         raise UnsupportedVersion(
             f"this session is pinned to claude-code {version}, and {BINARY} names {found}; "

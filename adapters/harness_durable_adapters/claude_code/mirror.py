@@ -8,9 +8,7 @@ from harness_durable.journal.calls import Told
 
 from .naming import file_name, main_file
 from .shapes import Json, encode, objects, text_of, word
-from .transcript import Line
-
-_FALSE = "The user doesn't want to"
+from .transcript import Line, is_made_up
 
 
 async def mirror(ctx: LifeContext, frame: Json, offset: int) -> list[str]:
@@ -39,10 +37,9 @@ def _outcomes(ctx: LifeContext, lines: list[Line]) -> list[Told]:
     for line in lines:
         for result in line.results:
             call = state.tool_calls.get(word(result.get("tool_use_id")))
-            text = text_of(result.get("content"))
-            if call is None or not call.open or text.startswith(_FALSE):
+            if call is None or not call.open or is_made_up(result):
                 continue
-            raw = text.encode("utf-8", "backslashreplace")
+            raw = text_of(result.get("content")).encode("utf-8", "backslashreplace")
             if call.released_in is None:
                 found.append(Told(call.id, "not_started", raw))
             else:

@@ -14,6 +14,9 @@ from .shapes import Json, word
 
 _FINAL = (400, 401, 402, 403, 404, 405, 413, 422)
 """Answers of a provider that stay the same however often one asks."""
+_REFUSED = 401
+_LOGIN_ATTEMPTS = 3
+"""With a login of the harness's own, a refusal of this attempt is for good: a fresh one was refused, too."""
 _STATUS = re.compile(r"API Error: (\d{3})")
 
 
@@ -31,13 +34,22 @@ def turn_end(result: Json, stopped_by: str | None) -> TurnEnd:
     return TurnEnd("failed", code=_code(result, text, kind), reason=reason)
 
 
-def hopeless(frame: Json, state: Session) -> TurnEnd | None:
-    """The harness is about to try again what cannot get better, up to a hundred times: end the turn now."""
-    status = frame.get("error_status")
+def hopeless(frame: Json, state: Session, *, login: bool) -> TurnEnd | None:
+    """The harness is about to try again what cannot get better, up to a hundred times: end the turn now.
+    With ``login`` it first gets itself another access token when the old one is refused."""
+    status, attempt = frame.get("error_status"), frame.get("attempt")
     if frame.get("subtype") != "api_retry" or status not in _FINAL:
+        return None
+    if login and status == _REFUSED and isinstance(attempt, int) and attempt < _LOGIN_ATTEMPTS:
         return None
     failed = [call.reason for call in state.model_calls.values() if call.http_status == status]
     return TurnEnd("failed", code=f"api_{status}", reason=failed[-1] if failed else word(frame.get("error")))
+
+
+def wait_seconds(frame: Json) -> float:
+    """How long the harness will be silent before it asks the provider again; 0 if it says no such thing."""
+    delay = frame.get("retry_delay_ms") if frame.get("subtype") == "api_retry" else 0
+    return delay / 1000 if isinstance(delay, int | float) else 0.0
 
 
 def _code(result: Json, text: str, kind: str) -> str:

@@ -52,8 +52,9 @@ def _reason(rebuilt: Rebuilt, findings: Sequence[Finding]) -> str:
     parts += [f"response {name} is given again" for name in rebuilt.cut]
     for trouble, count in Counter(finding.trouble for finding in findings).items():
         first = next(finding for finding in findings if finding.trouble == trouble)
+        zeros = f", {first.zeros} of them zero" if first.zeros else ""
         parts.append(
-            f"{count} {trouble} (first: line {first.line}, byte {first.offset}, {first.length} bytes)"
+            f"{count} {trouble} (first: line {first.line}, byte {first.offset}, {first.length} bytes{zeros})"
         )
     reason = "; ".join(parts) or "notes of an earlier recovery left out"
     log.info("transcript rebuilt: %s", reason)

@@ -22,14 +22,8 @@ from .case import (
     prompt_line,
     result_line,
 )
-from .shapes import Json, text_of
-from .transcript import Line, is_conversation, repair, tail
-
-_FALSE = (
-    "The user doesn't want to proceed with this tool use.",
-    "The user doesn't want to take this action right now.",
-)
-"""How the harness begins the result of every call that was stopped, whether it ran or not."""
+from .shapes import Json
+from .transcript import Line, is_conversation, is_made_up, repair, tail
 
 Mode = Literal["fresh", "resume", "continue"]
 
@@ -51,6 +45,8 @@ def asked_for(lines: Sequence[Line]) -> frozenset[str]:
 def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
     """The transcript to start from, and how to start."""
     lines = repair(found)
+    if case.ending or _delivered(lines, case):
+        lines = _without_interruption(lines)
     there = asked_for(lines)
     # The harness writes in order: a response without lines whose successor has some was never its own.
     present = [place for place, response in enumerate(case.responses) if there.issuperset(response.calls)]
@@ -68,6 +64,14 @@ def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
         return Rebuilt(_without_end(lines), "continue", tuple(made_up), cut)
     mode: Mode = "resume" if any(is_conversation(line) for line in lines) else "fresh"
     return Rebuilt(_closed(lines, case), mode, tuple(made_up), cut)
+
+
+def _without_interruption(lines: list[Line]) -> list[Line]:
+    """Without the harness's last note that the user interrupted it: in turns of ours it writes that whoever
+    did, and why."""
+    while (last := tail(lines)) is not None and last.is_interruption:
+        lines = [line for line in lines if line is not last]
+    return repair(lines)
 
 
 def _delivered(lines: Sequence[Line], case: Case) -> bool:
@@ -114,10 +118,12 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
 
 
 def _same(block: Json, line: Line) -> bool:
-    kind = block.get("type")
-    return any(
-        other.get("type") == kind and other.get(str(kind)) == block.get(str(kind)) for other in line.blocks
-    )
+    return any(_bare(other) == _bare(block) for other in line.blocks)
+
+
+def _bare(block: Json) -> Json:
+    """What the model said: without marks for the cache, and without members that say nothing."""
+    return {name: item for name, item in block.items() if name != "cache_control" and item is not None}
 
 
 def _answered(lines: list[Line], case: Case, made_up: list[str]) -> list[Line]:
@@ -153,7 +159,7 @@ def _inserted(lines: list[Line], asked: Line, result: Line) -> list[Line]:
 def _corrected(line: Line, case: Case, made_up: list[str]) -> Line:
     """A stopped call's result says that it did not run. The log knows better."""
     results = line.results
-    if len(results) != 1 or not text_of(results[0].get("content")).startswith(_FALSE):
+    if len(results) != 1 or not is_made_up(results[0]):
         return line
     call = str(results[0].get("tool_use_id"))
     answer = case.answers.get(call)
@@ -178,11 +184,7 @@ def _without_end(lines: list[Line]) -> list[Line]:
 def _closed(lines: list[Line], case: Case) -> list[Line]:
     """A settled turn must not look interrupted, or the harness would put words into it."""
     last = tail(lines)
-    if (
-        last is None
-        or last.kind == "assistant"
-        or text_of(last.message.get("content")).startswith("[Request")
-    ):
+    if last is None or last.kind == "assistant":
         return lines
     return [*lines, closing_line(lines, last, case)]
 

@@ -6,9 +6,13 @@ integers over 2^53 must come back as they were."""
 from __future__ import annotations
 
 import json
-from typing import cast
+from typing import NoReturn, cast
+
+from harness_durable.gateway import rawjson
 
 Json = dict[str, object]
+
+_OUTLINE = 5  # levels: a line, its message, the content, a block, and what that holds
 
 
 def value(raw: bytes) -> object:
@@ -23,6 +27,40 @@ def decode(line: bytes) -> Json | None:
     """The object in a line, or ``None`` for whatever else it holds."""
     found = value(line)
     return cast(Json, found) if isinstance(found, dict) else None
+
+
+def outline(line: bytes) -> Json | None:
+    """The object in a line that is nested too deeply to be read whole, down to what a block of its message
+    holds; ``None`` stands for what is too deep. ``None`` itself for what is no object."""
+    found = _outline(line, _OUTLINE)
+    return cast(Json, found) if isinstance(found, dict) else None
+
+
+def _outline(raw: bytes, levels: int) -> object:
+    found = value(raw)
+    if found is not None or levels == 0:
+        return found
+    try:
+        if raw.lstrip()[:1] == b"[":
+            return [_outline(bytes(item), levels - 1) for item in rawjson.items(raw)]
+        return {name: _outline(bytes(item), levels - 1) for name, item in rawjson.members(raw).items()}
+    except rawjson.Unreadable:
+        return None
+
+
+def has_no_number(line: bytes) -> bool:
+    """Does a line that can be read hold ``NaN`` or ``Infinity``? Both are no JSON, although we read them."""
+    if b"NaN" not in line and b"Infinity" not in line:
+        return False
+    try:
+        json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(word)
 
 
 def encode(item: object) -> bytes:

@@ -10,28 +10,42 @@ from typing import Literal
 
 import msgspec
 
-from .naming import RESUME_SENTINEL
-from .shapes import Json, decode, encode, mapping, objects, text_of, word
+from harness_durable.gateway import rawjson
 
-Trouble = Literal["unreadable", "torn", "duplicate", "dangling", "foreign"]
-"""``unreadable``: no JSON object. ``torn``: the same at the very end. ``duplicate``: a uuid again.
-``dangling``: its parent is nowhere in the file. ``foreign``: it names another session."""
+from .naming import RESUME_SENTINEL
+from .shapes import Json, decode, encode, has_no_number, mapping, objects, outline, text_of, word
+
+Trouble = Literal["unreadable", "torn", "duplicate", "dangling", "foreign", "deep", "no_number"]
+"""``unreadable``: no JSON object. ``torn``: the same at the very end, or zero bytes behind an object.
+``duplicate``: a uuid again. ``dangling``: its parent is nowhere in the file. ``foreign``: it names another
+session. ``deep``: nested too deeply to be read whole. ``no_number``: it holds ``NaN`` or ``Infinity``."""
+
+
+_INTERRUPTED = ("[Request interrupted by user]", "[Request interrupted by user for tool use]")
+_STOPPED = (
+    "The user doesn't want to proceed with this tool use.",
+    "The user doesn't want to take this action right now.",
+)
+"""How the harness begins the result of every call that was stopped, whether it ran or not."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong with a line: its number from 0, its place and length in bytes."""
+    """Something wrong with a line: its number from 0, its place and length in bytes. ``zeros``: how many zero
+    bytes it ends in, as a power cut leaves them."""
 
     trouble: Trouble
     line: int
     offset: int
     length: int
+    zeros: int = 0
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A readable line, as it is written and as it is understood."""
+    """A readable line, as it is written and as it is understood. ``outlined``: ``value`` is not all of it."""
 
     raw: bytes
     value: Json
+    outlined: bool = False
 
     @property
     def uuid(self) -> str:
@@ -74,6 +88,12 @@ class Line(msgspec.Struct, frozen=True):
         return [block for block in self.blocks if block.get("type") == "tool_result"]
 
     @property
+    def is_interruption(self) -> bool:
+        """Is it the harness's own note that it was interrupted? A message of a user is a plain string."""
+        said = [word(block.get("text")) for block in self.blocks]
+        return self.kind == "user" and len(said) == 1 and said[0] in _INTERRUPTED
+
+    @property
     def delivered(self) -> str:
         """The uuid of the user's message that it shows to be delivered, or nothing."""
         attachment = mapping(self.value.get("attachment"))
@@ -83,7 +103,11 @@ class Line(msgspec.Struct, frozen=True):
 
     def changed(self, **members: object) -> Line:
         """The same line with other members."""
-        return made({**self.value, **members})
+        if not self.outlined:
+            return made({**self.value, **members})
+        spelled = {name: msgspec.Raw(encode(member)) for name, member in members.items()}
+        raw = rawjson.encode_object({**rawjson.members(self.raw), **spelled})
+        return Line(raw, {**self.value, **members}, outlined=True)
 
 
 def made(value: Json) -> Line:
@@ -101,9 +125,10 @@ def parse(lines: Sequence[bytes], native: str = "") -> tuple[list[Line], list[Fi
     for number, raw in enumerate(lines):
         here = offset
         offset += len(raw) + 1
+        place = Finding("torn", number, here, len(raw), len(raw) - len(raw.rstrip(b"\0")))
 
-        def note(trouble: Trouble, number: int = number, here: int = here, length: int = len(raw)) -> Finding:
-            return Finding(trouble, number, here, length)
+        def note(trouble: Trouble, place: Finding = place) -> Finding:
+            return msgspec.structs.replace(place, trouble=trouble)
 
         line = _read(raw)
         if line is None:
@@ -111,6 +136,12 @@ def parse(lines: Sequence[bytes], native: str = "") -> tuple[list[Line], list[Fi
                 findings.append(note("torn" if number == len(lines) - 1 else "unreadable"))
             continue
         found.append(line)
+        if place.zeros:
+            findings.append(note("torn"))
+        if line.outlined:
+            findings.append(note("deep"))
+        elif has_no_number(line.raw):
+            findings.append(note("no_number"))
         if line.uuid and line.uuid in known:
             findings.append(note("duplicate"))
         known.add(line.uuid)
@@ -123,8 +154,11 @@ def parse(lines: Sequence[bytes], native: str = "") -> tuple[list[Line], list[Fi
 
 def _read(raw: bytes) -> Line | None:
     trimmed = raw.strip(b"\0 \t\r\n")
-    value = decode(trimmed) if trimmed else None
-    return Line(trimmed, value) if value is not None else None
+    value = decode(trimmed)
+    if value is not None:
+        return Line(trimmed, value)
+    value = outline(trimmed)
+    return Line(trimmed, value, outlined=True) if value is not None else None
 
 
 def repair(lines: Sequence[Line]) -> list[Line]:
@@ -166,6 +200,6 @@ def tail(lines: Sequence[Line]) -> Line | None:
     return next((line for line in reversed(lines) if is_conversation(line)), None)
 
 
-def usage(lines: Sequence[Line]) -> dict[str, Json]:
-    """Tokens by response. Each line of a response repeats them, so they must not be added up by line."""
-    return {line.response: mapping(line.message.get("usage")) for line in lines if line.response}
+def is_made_up(result: Json) -> bool:
+    """Is it the result that the harness gives to every call that was stopped, whether it ran or not?"""
+    return text_of(result.get("content")).startswith(_STOPPED)

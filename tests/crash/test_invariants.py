@@ -1,0 +1,64 @@
+"""The judge is judged: a sound experiment passes, and each way of spoiling it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness_durable.journal import Reader
+from harness_durable.journal.requests import body_of
+from harness_durable.state import Session
+from harness_durable.testing.provider.policies import Steps
+from tests.crash import invariants
+from tests.crash.invariants import Expectation, examine
+from tests.crash.scene import KEY, MESSAGE, Scene, wait_for
+
+STEER = "one more thing"
+
+SPOILED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "lost": (lambda body: body.replace(STEER.encode(), b"-"), "is in the conversation 0 times"),
+    "told twice": (lambda body: body.replace(STEER.encode(), f"{STEER} {STEER}".encode()), "2 times"),
+    "unanswered": (lambda body: body.replace(b'"tool_use_id":"', b'"tool_use_id":"x', 1), "have the results"),
+    "too early": (
+        lambda body: body.replace(STEER.encode(), b"-").replace(
+            b"do the steps", f"{STEER} do the steps".encode()
+        ),
+        "is not in its place",
+    ),
+    "other effort": (lambda body: body.replace(b'"max_tokens":', b'"max_tokens":1'), "I12"),
+    "other tools": (lambda body: body.replace(b'"name":"Edit"', b'"name":"Eddy"'), "I12"),
+}
+
+
+async def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Scene(tmp_path, "sqlite", policy=Steps(steps=2, pair_every=0, nap=1.0)) as scene:
+        worker = scene.worker()
+        wait_for(scene.has_effects, "the first effect")
+        assert scene.client("steer", STEER).wait(timeout=60) == 0, scene.tail()
+        assert worker.wait(timeout=120) == 0, scene.tail()
+        assert (await examine(scene)).violations == [], scene.tail()
+
+        for name, (spoil, sentence) in SPOILED.items():
+            _spoil_the_last_request(monkeypatch, spoil)
+            found = (await examine(scene)).violations
+            assert any(sentence in line for line in found), (name, found)
+        monkeypatch.undo()
+
+        found = (await examine(scene, Expectation(once=("s0a",)))).violations
+        assert found == ["I1: the effect s1a happened 1 times"]
+        found = (await examine(scene, Expectation(ends={MESSAGE: ("cancelled",)}))).violations
+        assert [line[:2] for line in found] == ["I8"]
+        (scene.workspace / "note").write_text(KEY)
+        assert (await examine(scene)).violations == ["I11: the provider's key is in work/note"]
+
+
+def _spoil_the_last_request(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[bytes], bytes]) -> None:
+    """Only the last one, so that a change of the agent shows, too."""
+
+    async def spoiled(reader: Reader, state: Session, call: str, field: str) -> bytes:
+        body = await body_of(reader, state, call, field)
+        return spoil(body) if call == list(state.model_calls)[-1] else body
+
+    monkeypatch.setattr(invariants, "body_of", spoiled)
