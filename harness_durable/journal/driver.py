@@ -43,8 +43,9 @@ class Journal(CallTransitions):
     async def turn_started(self, message: str) -> None:
         def decide(state: Session, wanted: Decision) -> None:
             if message not in state.turns:
-                if state.last_turn is not None:
-                    _close_calls(state, wanted, state.last_turn)  # it waited for a person who went on instead
+                if state.last_turn is not None:  # it waited for a person, who went on instead
+                    _close_calls(state, wanted, state.last_turn)
+                    _requeue_steers(state, wanted, state.last_turn)
                 wanted.events.append(events.TurnStarted(message))
                 wanted.row = RowUpdate("running", clock.now_ms())
 
@@ -240,12 +241,17 @@ class Journal(CallTransitions):
 def _settled(state: Session, wanted: Decision, turn: Turn, status: str) -> RowUpdate:
     """Still due: the life has to be ended, and only giving the session back parks it. Steers that the turn
     never took become messages of their own, in the same append: accepted is never lost."""
+    waiting = _requeue_steers(state, wanted, turn) or bool(state.queued)
+    return RowUpdate("queued" if waiting else status, clock.now_ms())
+
+
+def _requeue_steers(state: Session, wanted: Decision, turn: Turn) -> bool:
+    """Steers that the turn never took become messages; whether there were any."""
     steers = state.steers(turn.id)
     for steer in steers:
         wanted.events.append(events.MessageAccepted(f"{steer.id}+queued", steer.text))
         wanted.events.append(events.SteerDelivered(steer.id, ""))
-    waiting = bool(state.queued or steers)
-    return RowUpdate("queued" if waiting else status, clock.now_ms())
+    return bool(steers)
 
 
 def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:

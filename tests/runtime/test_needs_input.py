@@ -37,6 +37,18 @@ async def test_messages_that_were_waiting_go_on_waiting_for_the_person() -> None
     assert state.life is None
 
 
+async def test_a_steer_of_a_turn_that_a_person_passed_over_is_not_lost() -> None:
+    world, harness = Store(), Harness()
+    journal = await begun(world)
+    inbox = await Inbox.open(world, SESSION)
+    await inbox.accept("st", "also that", when_busy="steer")
+    await journal.turn_needs_input("why?")
+    await inbox.accept("m-2", "something else")
+    state = await driven(world, equipped(harness))
+    assert [context.turn for context in harness.lives] == ["m-2", "st+queued"]
+    assert state.messages["st"].status == "delivered"
+
+
 async def test_a_message_that_is_sent_then_is_the_persons_answer_and_the_old_calls_are_closed() -> None:
     world, harness = Store(), Harness()
     inbox = await waiting(world)

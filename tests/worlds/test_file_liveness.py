@@ -112,7 +112,8 @@ def test_a_killed_process_is_dead_at_once_although_its_lease_goes_on(tmp_path: P
 
 def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path: Path) -> None:
     live, worker = HostLiveness(tmp_path), str(uuid.uuid4())
-    tail = "pid = os.fork(); print(pid, flush=True) if pid else time.sleep(60); time.sleep(60)"
+    # The grandchild speaks, so that what happens at a fork has happened in it.
+    tail = "pid = os.fork(); pid or print(os.getpid(), flush=True); time.sleep(60)"
     child = holder(tmp_path, worker, tail)
     assert child.stdout is not None
     grandchild = int(child.stdout.readline())

@@ -138,6 +138,7 @@ def _environment(start: Start, mode: Mode) -> dict[str, str]:
         **_access(start),
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+        "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",  # it would be in this life's home, and lost with it
         "CLAUDE_CODE_MAX_RETRIES": "100",
     }
     if mode == "continue":
