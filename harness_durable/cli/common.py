@@ -63,31 +63,32 @@ def json_option(command: Callable[P, T]) -> Callable[P, T]:
 
 def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
     """Run a command's coroutine. To be told to stop (SIGTERM), and to lose the terminal (SIGHUP), is the same
-    as Ctrl-C: a planned interruption."""
+    as Ctrl-C: a planned interruption. It does not go by way of SIGINT, which background jobs ignore."""
 
     @functools.wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        async def call() -> T:
-            return await body(*args, **kwargs)
+        import asyncio
 
         import anyio
 
+        async def call() -> T:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if task is not None and signal.getsignal(number) == signal.SIG_DFL:
+                    loop.add_signal_handler(number, task.cancel)
+            return await body(*args, **kwargs)
+
         logging.basicConfig(level=logging.WARNING, handlers=[Log("warning: ")])
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) == signal.SIG_DFL:
-                signal.signal(number, _like_ctrl_c)
         try:
             return anyio.run(call)
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
         except BaseExceptionGroup as group:
             from harness_durable.runtime.groups import heaviest
 
             raise heaviest(group) from None
 
     return run
-
-
-def _like_ctrl_c(number: int, frame: object) -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 @asynccontextmanager

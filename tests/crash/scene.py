@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -152,6 +154,16 @@ class Scene:
     def has_effects(self) -> bool:
         return self.effects.stat().st_size > 0
 
+    def pause(self, worker: subprocess.Popen[bytes]) -> None:
+        """Stop a worker at a moment at which it writes nothing. One that is stopped within a transaction of
+        SQLite keeps the database locked, and nobody can take over before it goes on."""
+        while True:
+            worker.send_signal(signal.SIGSTOP)
+            if not self.world.startswith("sqlite:") or _writable(self.world.removeprefix("sqlite:")):
+                return
+            worker.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+
     def files_with(self, secret: bytes) -> list[Path]:
         """Files of this scene, whoever wrote them, that hold the secret."""
         return [path for path in self.root.rglob("*") if path.is_file() and secret in path.read_bytes()]
@@ -185,6 +197,16 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) ->
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:.0f} s in vain for {what}")
         time.sleep(0.02)
+
+
+def _writable(database: str) -> bool:
+    with contextlib.closing(sqlite3.connect(database, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("begin immediate")
+            connection.execute("rollback")
+        except sqlite3.OperationalError:
+            return False
+        return True
 
 
 def _pids() -> list[int]:

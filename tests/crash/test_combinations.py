@@ -94,7 +94,7 @@ async def test_a_probe_is_not_believed_while_the_last_but_one_worker_may_still_a
     with Scene(tmp_path, world, policy=policy) as scene:
         sleeper = scene.worker(HARNESS_DURABLE_LEASE_SECONDS="1")
         wait_for(Path(f"{scene.effects}.late.begun").exists, "the tool to begin")
-        sleeper.send_signal(signal.SIGSTOP)
+        scene.pause(sleeper)
         try:
             assert not scene.has_effects()
             crash = {"HARNESS_DURABLE_CRASH_AT": "recovery.claimed"}

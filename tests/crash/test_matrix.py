@@ -60,7 +60,7 @@ async def test_a_worker_that_was_stopped_past_its_lease_is_fenced(tmp_path: Path
     with Scene(tmp_path, world) as scene:
         sleeper = scene.worker(HARNESS_DURABLE_LEASE_SECONDS="1")
         wait_for(scene.has_effects, "the first effect")
-        sleeper.send_signal(signal.SIGSTOP)
+        scene.pause(sleeper)
         try:
             assert scene.finish() == 0, scene.tail()
         finally:
