@@ -9,6 +9,7 @@ import msgspec
 from harness_durable import events
 from harness_durable.errors import DamagedLog, LogTooNew
 from harness_durable.events import FORMAT, AnyEvent, Event
+from harness_durable.payload import clean
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
@@ -21,11 +22,12 @@ KINDS: tuple[str, ...] = tuple(_KINDS.values())
 _PREFIX = b'{"v":%d,' % FORMAT
 
 
-class _Version(msgspec.Struct):
+class _Head(msgspec.Struct):
     v: int
+    kind: str
 
 
-_version: msgspec.json.Decoder[_Version] = msgspec.json.Decoder(_Version)
+_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 
 
 def kind_of(event: Event) -> str:
@@ -41,12 +43,15 @@ def encode(event: AnyEvent) -> bytes:
 def decode(body: bytes, where: str) -> AnyEvent:
     """The event in a record's body. ``where`` names the record in an error.
 
-    Raises ``LogTooNew`` for a newer format and ``DamagedLog`` for what is no event at all.
+    Raises ``LogTooNew`` for a newer format or a kind that a newer version has added (several workers need
+    not be upgraded at the same moment), and ``DamagedLog`` for what is no event at all.
     """
     try:
-        found = _version.decode(body).v
-        if found > FORMAT:
-            raise LogTooNew(where, found, FORMAT)
+        head = _head.decode(body)
+        if head.v > FORMAT:
+            raise LogTooNew(where, head.v, FORMAT)
+        if head.kind not in KINDS:
+            raise LogTooNew(where, clean(head.kind)[:80], FORMAT)
         return _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamagedLog(

@@ -155,10 +155,12 @@ class DamagedLog(StorageError):
 class LogTooNew(StorageError):
     """The log was written by a newer version of harness-durable."""
 
-    def __init__(self, where: str, found: int, known: int) -> None:
+    def __init__(self, where: str, found: int | str, known: int) -> None:
+        """``found`` is the format's number, or the name of an event that this version does not know."""
         self.found, self.known = found, known
+        what = f"events of kind {found!r}" if isinstance(found, str) else f"log format {found}"
         super().__init__(
-            f"{where} uses log format {found}, this version reads up to {known}; "
+            f"{where} uses {what}, this version reads formats up to {known}; "
             "upgrade harness-durable (nothing was changed)"
         )
 
