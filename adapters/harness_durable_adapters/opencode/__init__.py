@@ -1,0 +1,1 @@
+"""OpenCode, held as it is: its server driven over HTTP."""

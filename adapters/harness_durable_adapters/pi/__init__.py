@@ -1,0 +1,1 @@
+"""Pi, held as it is: its RPC mode driven over stdio."""
