@@ -7,14 +7,27 @@ from __future__ import annotations
 
 from harness_durable.errors import UnknownName
 from harness_durable.gateway.anthropic import RESUME_SENTINEL, Anthropic
+from harness_durable.gateway.asking import Classify, Kind
+from harness_durable.gateway.openai_chat import Chat
+from harness_durable.gateway.openai_responses import Responses
 from harness_durable.gateway.progress import Progress
 from harness_durable.gateway.server import Gateway
 from harness_durable.gateway.upstream import Upstream
 from harness_durable.gateway.wire import Wire
 
-__all__ = ("RESUME_SENTINEL", "WIRES", "Gateway", "Progress", "Upstream", "Wire", "wire")
+__all__ = (
+    "RESUME_SENTINEL",
+    "WIRES",
+    "Classify",
+    "Gateway",
+    "Kind",
+    "Progress",
+    "Upstream",
+    "Wire",
+    "wire",
+)
 
-WIRES: dict[str, Wire] = {"anthropic": Anthropic()}
+WIRES: dict[str, Wire] = {known.name: known for known in (Anthropic(), Responses(), Chat())}
 """By the name that an adapter's ``wire`` gives. They keep no state, so one object serves everybody."""
 
 

@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from harness_durable.gateway import anthropic_forms, anthropic_request, anthropic_response, rawjson
+from harness_durable.gateway import (
+    anthropic_forms,
+    anthropic_media,
+    anthropic_request,
+    anthropic_response,
+    rawjson,
+)
 from harness_durable.gateway.anthropic_request import RESUME_SENTINEL
 from harness_durable.gateway.anthropic_response import MessageCollector
-from harness_durable.gateway.rawjson import Unreadable
-from harness_durable.gateway.wire import Collector, Parsed
+from harness_durable.gateway.bodies import member
+from harness_durable.gateway.wire import Collector, Parsed, Placed
 from harness_durable.payload import clean
 
 __all__ = ("RESUME_SENTINEL", "Anthropic")
@@ -34,6 +40,7 @@ class Anthropic:
     """A ``Wire``; see there for what each method is for."""
 
     name = "anthropic"
+    version = ""
     list_field = "messages"
 
     def is_model_path(self, method: str, path: str) -> bool:
@@ -51,11 +58,20 @@ class Anthropic:
     def prepare(self, body: bytes) -> bytes:
         return anthropic_request.prepare(body)
 
+    def media(self, body: bytes) -> Sequence[Placed]:
+        return anthropic_media.media(body)
+
+    def blamed(self, found: Sequence[Placed], said: str) -> Sequence[Placed] | None:
+        return anthropic_media.blamed(found, said)
+
+    def withhold(self, body: bytes, notes: Mapping[str, str]) -> bytes:
+        return anthropic_media.withhold(body, notes)
+
     def model_of(self, body: bytes) -> str:
-        return clean(rawjson.text(_member(body, "model")))
+        return clean(rawjson.text(member(body, "model")))
 
     def wants_stream(self, body: bytes) -> bool:
-        stream = _member(body, "stream")
+        stream = member(body, "stream")
         return stream is not None and bytes(stream) == b"true"
 
     def agent_of(self, headers: Mapping[str, str]) -> str | None:
@@ -86,10 +102,3 @@ class Anthropic:
         kind = _KINDS.get(status, "api_error")
         error = {"type": "error", "error": {"type": kind, "message": clean(message)}}
         return msgspec.json.encode(error)
-
-
-def _member(body: bytes, name: str) -> msgspec.Raw | None:
-    try:
-        return rawjson.members(body).get(name)
-    except Unreadable:
-        return None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from harness_durable.gateway import rawjson
+from harness_durable.gateway import rawjson, sse
 from harness_durable.gateway.anthropic_response import DELTAS, MessageCollector
 from harness_durable.gateway.rawjson import quote
 from harness_durable.gateway.sse import Frame, Framer
@@ -106,9 +106,7 @@ def _frame(kind: str, **members: Raw) -> bytes:
 
 
 def _framed(kind: str, event: Mapping[str, Raw]) -> bytes:
-    # A raw value may hold line breaks between its tokens (never within a string); each needs its own field.
-    lines = rawjson.encode_object(event).replace(b"\r", b" ").split(b"\n")
-    return b"event: %s\n" % kind.encode() + b"".join(b"data: %s\n" % line for line in lines) + b"\n"
+    return sse.event(rawjson.encode_object(event), kind)
 
 
 def _is_list(raw: Raw | None) -> bool:

@@ -6,54 +6,34 @@ the end of texts, and our own sentinel."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Mapping
 
 from msgspec import Raw
 
-from harness_durable.gateway import rawjson
+from harness_durable.gateway import bodies, rawjson
+from harness_durable.gateway.bodies import listed, mapping
 from harness_durable.gateway.rawjson import Unreadable
 
 RESUME_SENTINEL = "<durable-resume/>"
 """The text that makes a resumed harness go on. It is taken out again before the model could see it."""
 
 _REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
-_LIFE = re.compile(r"/life-[0-9a-f]{12}(/home\S*)?")
-"""A path into the home of a life: a harness names its own files to the model, the next life's elsewhere."""
 
 _Block = dict[str, object]
-
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
 
 # ------------------------------------------------------------------------------------- match key
 
 
 def match_key(body: bytes) -> str:
     """64 hex digits. A body that cannot be understood is the same only as itself."""
-    try:
-        request: object = json.loads(body, parse_int=_exactly("int"), parse_float=_exactly("float"))
-        seen = json.dumps(_seen(request), sort_keys=True, separators=(",", ":")).encode()
-    except (ValueError, TypeError, RecursionError):
-        seen = body
-    return hashlib.sha256(seen).hexdigest()
-
-
-def _exactly(kind: str) -> Callable[[str], list[str]]:
-    """Numbers are compared as they were written: as floats, neighbouring ids would be one."""
-    return lambda digits: [kind, digits]
+    return bodies.digest(body, _seen)
 
 
 def _seen(request: object) -> list[object]:
-    members = _object(request)
+    members = mapping(request)
     turns: list[tuple[object, list[_Block]]] = []
-    for said in _list(members.get("messages")):
-        message = _object(said)
+    for said in listed(members.get("messages")):
+        message = mapping(said)
         role, blocks = message.get("role"), _blocks(message.get("content"))
         if role == "system" or not blocks:
             continue
@@ -76,7 +56,7 @@ def _blocks(content: object) -> list[_Block]:
     """Content without what varies. A plain string is the same as one text block."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    blocks = [_block(_object(block)) for block in _list(content)]
+    blocks = [_block(mapping(block)) for block in listed(content)]
     return [block for block in blocks if block is not None]
 
 
@@ -86,7 +66,7 @@ def _block(block: _Block) -> _Block | None:
         said = _without_reminders(str(kept.get("text", "")))
         if not said or said.startswith(_REMINDER) or said.strip() == RESUME_SENTINEL:
             return None
-        kept["text"] = _LIFE.sub("/life", said)
+        kept["text"] = bodies.settled(said)
     elif kept.get("type") == "tool_result":
         kept["content"] = _blocks(kept.get("content"))
     return kept
@@ -106,25 +86,13 @@ def _results_first(blocks: list[_Block]) -> list[_Block]:
     return [*sorted(results, key=lambda block: str(block.get("tool_use_id"))), *others]
 
 
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError("not an object")
-    return cast(dict[str, object], value)
-
-
-def _list(value: object) -> list[object]:
-    """The list; an empty one for anything else."""
-    return cast(list[object], value) if isinstance(value, list) else []
-
-
 # --------------------------------------------------------------------------------- what goes upstream
 
 
 def prepare(body: bytes) -> bytes:
     """The body without our sentinel, and with U+FFFD for half a surrogate pair, which the provider would
     refuse for as long as it stands in the conversation. All else stays byte for byte."""
-    if b"\\ud" in body or b"\\uD" in body:
-        body = _ESCAPE.sub(_whole_pairs, body)
+    body = bodies.readable(body)
     if RESUME_SENTINEL.encode() not in body:
         return body
     try:
@@ -134,10 +102,6 @@ def prepare(body: bytes) -> bytes:
         return body
     kept = rawjson.encode_list([message for message in messages if message is not None])
     return rawjson.encode_object({**members, "messages": Raw(kept)})
-
-
-def _whole_pairs(escape: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" if escape[1] else escape[0]
 
 
 def _without_sentinel(message: Raw) -> Raw | None:

@@ -1,7 +1,8 @@
 """One model call, from the intent in the log to the response in the log. Nothing here talks to the harness.
 
 A call is asked once. Whatever goes wrong is the harness's to try again: two layers that repeat would
-multiply."""
+multiply. The one exception is a request that was refused because of its media, which is asked once more
+without them, as a model call of its own."""
 
 from __future__ import annotations
 
@@ -15,16 +16,28 @@ from harness_durable.crashpoints import reach
 from harness_durable.errors import ProviderError
 from harness_durable.events import ReplayPolicy, ToolOrigin
 from harness_durable.gateway import upstream as provider
+from harness_durable.gateway import withholding
 from harness_durable.gateway.connection import Incoming
 from harness_durable.gateway.progress import Progress, Reporter
-from harness_durable.gateway.refusals import refusal
+from harness_durable.gateway.refusals import message, refusal, told_to_wait
 from harness_durable.gateway.upstream import Answer, Headers, Upstream
 from harness_durable.gateway.wire import JSON, Fault, Parsed, ToolUse, Wire
 from harness_durable.journal import Journal
 from harness_durable.journal.calls import Asked, Response
 from harness_durable.payload import clean
 
-Classify = Callable[[str], tuple[ReplayPolicy, ToolOrigin]]
+
+class Kind(msgspec.Struct, frozen=True):
+    """What the gateway must know of a tool. ``exact``: the harness asks us before it runs one of its calls;
+    all others may run from the moment on in which it has their response."""
+
+    policy: ReplayPolicy
+    origin: ToolOrigin
+    exact: bool
+
+
+Classify = Callable[[str], Kind]
+"""By the name that the model uses."""
 
 _ERROR = 64 << 10
 """Bytes of an error that are looked at."""
@@ -46,13 +59,27 @@ class Reply(msgspec.Struct, frozen=True):
         return is_stream(self.content_type)
 
 
+class _AskAgain(Exception):
+    """Media were withheld: the request that goes upstream is another one now."""
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    """One model call. ``sent`` is what goes upstream; ``last``: it is not asked again without its media."""
+
+    call: str
+    sent: Incoming
+    agent: str | None
+    reporter: Reporter
+    last: bool
+
+
 def is_stream(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "text/event-stream"
 
 
 @dataclass
 class Asker:
-    """Asks for one life. ``classify`` gives the policy and the origin of a tool by its name."""
+    """Asks for one life."""
 
     journal: Journal
     wire: Wire
@@ -66,27 +93,21 @@ class Asker:
     async def ask(
         self, incoming: Incoming, *, key: str, agent: str | None, began: Callable[[str], None]
     ) -> Reply:
-        """The whole of it; ``began`` hears the call's id once the intent is durable.
+        """The whole of it; ``began`` hears the call's id once the intent is durable, and that of the second
+        call if there is one.
 
         Raises only what the journal raises: then nothing may go to the harness."""
-        packed = "content-encoding" in incoming.named
-        body = incoming.body if packed else self.wire.prepare(incoming.body)
-        call = await self.journal.model_requested(
-            key=key,
-            life=self.life,
-            wire=self.wire.name,
-            model=self.wire.model_of(body),
-            path=incoming.target,
-            body=body,
-            field=self.wire.list_field,
-            agent=agent,
-        )
-        began(call)
-        reporter = Reporter(call, agent, self.on_progress)
         try:
-            return await self._answered(call, msgspec.structs.replace(incoming, body=body), reporter)
-        finally:
-            reporter.end()
+            return await self._once(incoming, key, agent, began, last=False)
+        except _AskAgain:
+            return await self._once(incoming, key, agent, began, last=True)
+
+    def shown(self, incoming: Incoming) -> Incoming:
+        """The request as the provider may see it. One that is packed stays as it is."""
+        if "content-encoding" in incoming.named:
+            return incoming
+        body, notes = self.wire.prepare(incoming.body), withholding.notes(self.journal.state)
+        return msgspec.structs.replace(incoming, body=self.wire.withhold(body, notes) if notes else body)
 
     def send(self, incoming: Incoming) -> provider.Asking:
         """The request to the provider, as it is."""
@@ -101,15 +122,40 @@ class Asker:
             body=incoming.body,
         )
 
-    async def _answered(self, call: str, incoming: Incoming, reporter: Reporter) -> Reply:
+    async def _once(
+        self, incoming: Incoming, key: str, agent: str | None, began: Callable[[str], None], *, last: bool
+    ) -> Reply:
+        sent = self.shown(incoming)
+        call = await self.journal.model_requested(
+            key=key,
+            life=self.life,
+            wire=self.wire.name,
+            model=self.wire.model_of(sent.body),
+            path=sent.target,
+            body=sent.body,
+            field=self.wire.list_field,
+            agent=agent,
+        )
+        began(call)
+        reporter = Reporter(call, agent, self.on_progress)
         try:
-            async with self.send(incoming) as answer:
+            return await self._answered(_Attempt(call, sent, agent, reporter, last))
+        finally:
+            reporter.end()
+
+    async def _answered(self, attempt: _Attempt) -> Reply:
+        call = attempt.call
+        try:
+            async with self.send(attempt.sent) as answer:
                 if not 200 <= answer.status < 300:
-                    return await self._refused(call, answer)
-                parsed = await self._received(answer, reporter)
+                    return await self._refused(attempt, answer)
+                parsed = await self._received(answer, attempt.reporter)
         except ProviderError as error:
             return await self._failed(call, None, Fault(502, str(error)))
         if parsed.fault is not None:
+            if not parsed.id:  # nothing of a message had come
+                said = self.upstream.scrub_text(clean(parsed.fault.message))
+                await self._withhold(attempt, parsed.fault.status, said)
             cut = parsed.fault.status == 502
             return await self._failed(call, None if cut else parsed.fault.status, parsed.fault)
         return await self._completed(call, answer, parsed)
@@ -147,22 +193,37 @@ class Asker:
         await self.journal.model_completed(call, response)
         return Reply(answer.status, answer.content_type, parsed.body, _others(answer.headers), recorded=True)
 
-    async def _refused(self, call: str, answer: Answer) -> Reply:
+    async def _refused(self, attempt: _Attempt, answer: Answer) -> Reply:
         """An error status goes to the harness as it is, with what it says about trying again."""
+        call = attempt.call
         body = self.upstream.scrub(await provider.collect(answer))
         if answer.status < 400:
             said = f"the provider answered {answer.status}, a redirect, which a key does not follow"
             return await self._failed(call, answer.status, Fault(502, f"{said}; set its base URL anew"))
         wait = next((value for name, value in answer.headers if name == "retry-after"), "")
         said = clean(body[:_ERROR].decode("utf-8", "replace"))
+        await self._withhold(attempt, answer.status, message(said))
         await self.journal.model_failed(call, answer.status, refusal(answer.status, said, wait))
-        return Reply(answer.status, answer.content_type or JSON, body, _others(answer.headers))
+        headers = told_to_wait(answer.status, said, _others(answer.headers))
+        return Reply(answer.status, answer.content_type or JSON, body, headers)
+
+    async def _withhold(self, attempt: _Attempt, status: int, said: str) -> None:
+        """If the call was refused because of its media: record that, and raise ``_AskAgain``."""
+        if attempt.last or status not in withholding.STATUSES:
+            return
+        media = await withholding.refused_media(
+            self.journal, self.wire, status=status, said=said, body=attempt.sent.body, agent=attempt.agent
+        )
+        said = said[:_REASON]
+        reason = f"{status} {said}; it is asked once more, without what is withheld"
+        if media and await self.journal.model_withheld(attempt.call, status, reason, media, said):
+            raise _AskAgain
 
     async def _failed(self, call: str, status: int | None, fault: Fault) -> Reply:
         """No usable response. The harness gets an error status, never a part of a body, and tries again."""
-        message = self.upstream.scrub_text(clean(fault.message))[:_REASON]
-        await self.journal.model_failed(call, status, message)
-        return Reply(fault.status, JSON, self.wire.error(fault.status, message))
+        said = self.upstream.scrub_text(clean(fault.message))[:_REASON]
+        await self.journal.model_failed(call, status, said)
+        return Reply(fault.status, JSON, self.wire.error(fault.status, said))
 
     def _unique(self, ids: Sequence[str]) -> list[str]:
         """The ids, with a fresh one for each that is empty, unusable or taken within this session. What is
@@ -176,7 +237,8 @@ class Asker:
 
     def _asked(self, tool: ToolUse) -> Asked:
         name = clean(tool.name)
-        return Asked(tool.id, name, tool.input, *self.classify(name))
+        kind = self.classify(name)
+        return Asked(tool.id, name, tool.input, kind.policy, kind.origin)
 
 
 def _others(headers: Headers) -> Headers:

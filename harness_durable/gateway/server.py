@@ -2,7 +2,8 @@
 
 **Store, then forward.** The harness gets no byte of a response before all of it is durable, with the tool
 calls that it asks for. So a worker may die at any point and the harness cannot tell, nothing recorded is paid
-twice, and no tool can start unrecorded. A gateway whose session was taken answers nothing more.
+twice, and no tool can start unrecorded. A gateway whose session was taken answers nothing more that could
+have an effect: see ``_release``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from harness_durable import _http
 from harness_durable.crashpoints import reach
-from harness_durable.errors import KeeperGone, ProviderError, SandboxError, StorageError
+from harness_durable.errors import HarnessStuck, KeeperGone, ProviderError, SandboxError, StorageError
 from harness_durable.gateway import upstream as provider
 from harness_durable.gateway.asking import Asker, Classify, Reply
 from harness_durable.gateway.connection import Connection, HungUp, Incoming, Malformed
@@ -51,7 +52,6 @@ class Gateway:
 
     ``token`` is what the harness must present: as its API key, or before the path (``/TOKEN/v1/…``), which is
     the only way if it has a login of its own. ``ready`` is set once the harness's barrier is in place.
-    ``classify`` gives the replay policy and the origin of a tool, by the name that the model uses.
     ``on_progress`` is called on the event loop; it must return at once and not raise.
     """
 
@@ -72,12 +72,6 @@ class Gateway:
         self._classify, self._on_progress = classify, on_progress
         self._flights: dict[tuple[str, str | None], _Flight] = {}
         self._spent: set[str] = set()
-        self._held: set[str] = set()
-
-    def harness_holds(self, response: str) -> None:
-        """The harness has shown (in its transcript) that it has the response with this id; it is not for
-        replay in this life. Called by the adapter; needed only after an attach."""
-        self._held.add(response)
 
     async def drained(self) -> None:
         """Return when no model call is under way, while ``serve`` runs. For the driver, after the harness has
@@ -91,6 +85,7 @@ class Gateway:
         Raises ``WriterFenced`` or ``StorageUnavailable`` as soon as the log cannot be written: all
         connections are closed without an answer, so that the keeper can give their requests to the next
         worker. Raises what ``requests`` raises; after ``KeeperGone`` only when all that is paid is recorded.
+        Raises ``HarnessStuck`` for a life that nobody can go on with, when all that is paid is recorded.
         """
         gone: KeeperGone | None = None
         try:
@@ -116,7 +111,7 @@ class Gateway:
 
     async def _serve_one(self, request: Request, asker: Asker, tasks: TaskGroup) -> None:
         try:
-            await self._exchange(Connection(request.stream), asker, tasks)
+            await self._exchange(Connection(request.stream), request.id, asker, tasks)
             await request.done()
         except (HungUp, SandboxError, anyio.ClosedResourceError):
             # The harness or its keeper went away after all that had to be recorded was; if it is the
@@ -125,7 +120,7 @@ class Gateway:
         finally:
             await anyio.aclose_forcefully(request.stream)
 
-    async def _exchange(self, connection: Connection, asker: Asker, tasks: TaskGroup) -> None:
+    async def _exchange(self, connection: Connection, request: int, asker: Asker, tasks: TaskGroup) -> None:
         try:
             incoming = await connection.read()
         except Malformed as error:
@@ -138,7 +133,7 @@ class Gateway:
             said = "this is not the token of this life; the harness must present the one that it was given"
             await self._error(connection, 401, said)
         elif self._wire.is_model_path(admitted.method, admitted.target):
-            await self._model_call(connection, admitted, asker, tasks)
+            await self._model_call(connection, request, admitted, asker, tasks)
         elif self._wire.is_free(admitted.method, admitted.target):
             await self._pass_on(connection, admitted, asker)
         else:
@@ -164,7 +159,7 @@ class Gateway:
     # ------------------------------------------------------------------------------- model calls
 
     async def _model_call(
-        self, connection: Connection, incoming: Incoming, asker: Asker, tasks: TaskGroup
+        self, connection: Connection, request: int, incoming: Incoming, asker: Asker, tasks: TaskGroup
     ) -> None:
         # No await between looking for a call in flight and being in the table: two equal requests that
         # arrive together must become one call.
@@ -175,7 +170,11 @@ class Gateway:
         flight.waiting += 1
         try:
             reply = await self._awaited(flight, connection)
+            denied = await self._release(flight.call, request) if reply.recorded else ""
             reach("model.forwarding")
+            if denied:
+                await self._error(connection, 403, denied)
+                return
             await self._forward(connection, reply, stream=self._wire.wants_stream(incoming.body))
             flight.delivered = True
         finally:
@@ -187,19 +186,22 @@ class Gateway:
     ) -> _Flight:
         """Put a call into flight. It belongs to the gateway: it goes on when the harness hangs up."""
         given = self._spent | {flight.call for flight in self._flights.values()}
-        record = recorded(self._journal.state, name[0], self._life, given, self._held)
+        record = recorded(self._journal.state, name[0], self._life, given)
         flight = _Flight(record.id if record is not None else "")
         self._flights[name] = flight
 
+        key, agent = name
+
+        def began(call: str) -> None:
+            flight.call = call
+            if self._on_progress is not None:  # whatever the harness waited for is over
+                self._on_progress(Progress(call, agent, "", 0))
+
         async def fly() -> None:
             if record is not None:
+                began(record.id)
                 flight.settle(await self._replayed(record))
             else:
-
-                def began(call: str) -> None:
-                    flight.call = call
-
-                key, agent = name
                 flight.settle(await asker.ask(incoming, key=key, agent=agent, began=began))
             self._clear(name, flight)
 
@@ -229,6 +231,27 @@ class Gateway:
             raise HungUp
         return flight.reply
 
+    async def _release(self, call: str, request: int) -> str:
+        """Let the calls of a response go that the harness will run without asking. Empty if it may have the
+        response, else why not.
+
+        A worker that was stopped, superseded and woken up meanwhile is refused here by the log. A response
+        without such calls needs no fence: its words change nothing, and each of its calls is still to pass
+        the exact barrier, which is an append of ours."""
+        state = self._journal.state
+        names = {tool: state.tool_calls[tool].name for tool in state.model_calls[call].tool_calls}
+        unasked = [tool for tool, name in names.items() if not self._classify(name).exact]
+        if not unasked:
+            return ""
+        verdict = await self._journal.tools_released(unasked, self._life, request)
+        if verdict.action == "deny" and verdict.already:
+            await self.drained()
+            raise HarnessStuck(
+                "the harness asked again for a response whose calls it may be running; its life is given up, "
+                "and the turn goes on from the log"
+            )
+        return verdict.text
+
     async def _forward(self, connection: Connection, reply: Reply, *, stream: bool) -> None:
         body, content_type = reply.body, reply.content_type
         if reply.recorded and stream != reply.streamed:
@@ -249,7 +272,7 @@ class Gateway:
     async def _pass_on(self, connection: Connection, incoming: Incoming, asker: Asker) -> None:
         """What costs nothing and changes nothing goes upstream, and is not recorded."""
         try:
-            async with asker.send(incoming) as answer:
+            async with asker.send(asker.shown(incoming)) as answer:
                 body = self._upstream.scrub(await provider.collect(answer))
         except ProviderError as error:
             await self._error(connection, 502, str(error))

@@ -79,3 +79,11 @@ class Framer:
             self._data.append(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
+
+
+def event(data: bytes, name: str = "") -> bytes:
+    """One event. JSON may hold line breaks between its tokens (never within a string); each needs a field of
+    its own."""
+    lines = data.replace(b"\r", b" ").split(b"\n")
+    head = b"event: %s\n" % name.encode() if name else b""
+    return head + b"".join(b"data: %s\n" % line for line in lines) + b"\n"

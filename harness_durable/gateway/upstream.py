@@ -47,12 +47,14 @@ Headers = Sequence[tuple[str, str]]
 class Upstream(msgspec.Struct, frozen=True):
     """A provider. ``auth`` of ``key``: we present ``key``, and what the harness presents stays here.
     ``login``: the harness has a login of its own, which is passed on. ``headers`` are added to every
-    request. Raises ``BadSetting`` for a URL or a key that cannot work."""
+    request. ``version``: how targets begin that a base URL with a path holds already. Raises ``BadSetting``
+    for a URL or a key that cannot work."""
 
     base_url: str
     key: str | None = None
     headers: Mapping[str, str] = {}
     auth: Literal["key", "login"] = "key"
+    version: str = ""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
@@ -77,7 +79,8 @@ class Upstream(msgspec.Struct, frozen=True):
 
     def url(self, target: str) -> str:
         """The full URL of a path with its query."""
-        return self.base_url.rstrip("/") + target
+        base = self.base_url.rstrip("/")
+        return base + (target.removeprefix(self.version) if urlsplit(base).path else target)
 
     def scrub(self, said: bytes) -> bytes:
         """What was said without any secret of ours, should somebody have echoed it."""
@@ -131,11 +134,24 @@ async def ask(
             yield Answer(response.status_code, answered, _chunks(response))
     except (_http.HTTPError, _http.InvalidURL) as error:
         said = upstream.scrub_text(str(error)) or "no reason given"
-        host = urlsplit(upstream.base_url).hostname
+        what = _plainly(error, urlsplit(upstream.base_url).hostname or "the provider")
         # "from None": the client's own errors may hold the request with its headers.
         raise ProviderError(
-            f"no whole answer from {host} ({type(error).__name__}: {said}); the harness tries again by itself"
+            f"{what}; the harness tries again by itself ({type(error).__name__}: {said})"
         ) from None
+
+
+def _plainly(error: Exception, host: str) -> str:
+    """What went wrong, in people's words."""
+    match error:
+        case _http.ConnectError():
+            return f"{host} cannot be reached"
+        case _http.TimeoutException():
+            return f"{host} gave no answer in time"
+        case _http.RemoteProtocolError() | _http.NetworkError():
+            return f"the connection to {host} broke before the whole answer was there"
+        case _:
+            return f"no whole answer from {host}"
 
 
 async def collect(answer: Answer) -> bytes:

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from harness_durable.events import Usage
+from harness_durable.payload import Media
 
 SSE = "text/event-stream; charset=utf-8"
 JSON = "application/json"
@@ -44,6 +45,13 @@ class Parsed(msgspec.Struct, frozen=True):
     fault: Fault | None = None
 
 
+class Placed(msgspec.Struct, frozen=True):
+    """Media within a request, and where: indices from the outside in, such as message, block, inner block."""
+
+    media: Media
+    place: tuple[int, ...]
+
+
 class Collector(Protocol):
     """Takes a streamed body as it arrives. Chunks may be cut anywhere, also within a character."""
 
@@ -70,6 +78,11 @@ class Wire(Protocol):
         """The member of a request that repeats the conversation, such as ``messages``."""
         ...
 
+    @property
+    def version(self) -> str:
+        """How all paths begin, where a base URL of this API usually holds that already; else empty."""
+        ...
+
     def is_model_path(self, method: str, path: str) -> bool:
         """Is this a model call? ``path`` may have a query."""
         ...
@@ -85,6 +98,19 @@ class Wire(Protocol):
 
     def prepare(self, body: bytes) -> bytes:
         """What goes upstream: without our own marks, and such that the provider can read it."""
+        ...
+
+    def media(self, body: bytes) -> Sequence[Placed]:
+        """The images, documents and the like that a request holds, in order, also within results of tools."""
+        ...
+
+    def blamed(self, found: Sequence[Placed], said: str) -> Sequence[Placed] | None:
+        """Those of a request's media that stand where the provider's error points. Empty: it points at
+        something else; None: it points nowhere."""
+        ...
+
+    def withhold(self, body: bytes, notes: Mapping[str, str]) -> bytes:
+        """The body with a text in the place of each of the media that ``notes`` has, by digest."""
         ...
 
     def model_of(self, body: bytes) -> str: ...

@@ -12,8 +12,7 @@ import anyio
 import msgspec
 from anyio.abc import SocketStream, TaskGroup
 
-from harness_durable.events import ReplayPolicy, ToolOrigin
-from harness_durable.gateway import Gateway, Progress, Upstream, wire
+from harness_durable.gateway import Gateway, Kind, Progress, Upstream, wire
 from harness_durable.journal import Journal
 from harness_durable.testing.provider import Policy, ScriptedProvider
 from tests.unit.memory_world import MemoryWorld
@@ -75,8 +74,11 @@ def parsed(raw: bytes) -> Got:
     return Got(int(first.split(" ")[1]) if first else 0, headers, rest, raw)
 
 
-def classify(name: str) -> tuple[ReplayPolicy, ToolOrigin]:
-    return ("never", "custom") if name.startswith("mcp__") else ("safe", "builtin")
+def classify(name: str) -> Kind:
+    """``Shell`` and ``Look`` are tools that the harness runs without asking."""
+    if name.startswith("mcp__"):
+        return Kind("never", "custom", True)
+    return Kind("never" if name == "Shell" else "safe", "builtin", name not in ("Shell", "Look"))
 
 
 @dataclass
@@ -179,6 +181,7 @@ async def gateway(
     life: str = "L1",
     ready: bool = True,
     auth: str = "key",
+    speaks: str = "anthropic",
     headers: Mapping[str, str] | None = None,
     requests: Callable[[Rig], AsyncIterator[HeldRequest]] | None = None,
 ) -> AsyncGenerator[Rig]:
@@ -192,7 +195,7 @@ async def gateway(
     upstream = Upstream(url, KEY, headers or {}, "login" if auth == "login" else "key")
     made = Gateway(
         journal=journal,
-        wire=wire("anthropic"),
+        wire=wire(speaks),
         upstream=upstream,
         life=life,
         token=TOKEN,

@@ -101,6 +101,15 @@ async def test_an_error_status_goes_to_the_harness_as_it_is(status: int) -> None
     assert len(provider.requests) == 1, "trying again is the harness's to do"
 
 
+async def test_c145_a_limit_that_is_used_up_comes_with_a_wait_that_no_harness_waits_for() -> None:
+    fault = HttpError(429, kind="insufficient_quota", headers={"retry-after": "1"})
+    async with scripted(once(fault)) as (_, rig):
+        got = await rig.ask(body())
+
+    assert (got.status, got.headers["retry-after"]) == (429, "3600")
+    assert "top it up" in rig.journal.state.model_calls["m1"].reason
+
+
 @pytest.mark.parametrize("style", [Style(), Style(gzip=True)])
 @pytest.mark.parametrize("how", ["close", "reset", "end"])
 @pytest.mark.parametrize("event", [0, 3, 6, 99])
@@ -126,7 +135,12 @@ async def test_a_json_answer_that_was_cut_is_an_error_status() -> None:
         got = await rig.ask(body(stream=False))
 
     assert got.status == 502
-    assert rig.journal.state.model_calls["m1"].status == "lost"
+    call = rig.journal.state.model_calls["m1"]
+    assert call.status == "lost"
+    assert call.reason.startswith(
+        "the connection to 127.0.0.1 broke before the whole answer was there; the harness tries again by "
+        "itself (RemoteProtocolError: "
+    )
 
 
 @pytest.mark.parametrize(("kind", "status"), [("overloaded_error", 529), ("api_error", 502)])
@@ -149,7 +163,8 @@ async def test_a_provider_that_cannot_be_reached_is_a_502_and_an_honest_reason()
 
     assert got.status == passed.status == 502
     assert got.error["type"] == "api_error"
-    assert "ConnectError" in rig.journal.state.model_calls["m1"].reason
+    reason = rig.journal.state.model_calls["m1"].reason
+    assert reason.startswith("127.0.0.1 cannot be reached; the harness tries again by itself (ConnectError: ")
 
 
 async def test_a_redirect_is_not_followed_and_not_passed_on() -> None:

@@ -25,17 +25,15 @@ async def asked(journal: Journal, key: str = "k", life: str = "L1", agent: str |
     )
 
 
-async def answered(
-    journal: Journal, key: str = "k", *, tool: str = "", response: str = "", agent: str | None = None
-) -> str:
+async def answered(journal: Journal, key: str = "k", *, tool: str = "", agent: str | None = None) -> str:
     call = await asked(journal, key, agent=agent)
     tools = (Asked(tool, "Bash", b"{}", "never", "builtin"),) if tool else ()
-    await journal.model_completed(call, Response(200, "application/json", b"{}", response, tools=tools))
+    await journal.model_completed(call, Response(200, "application/json", b"{}", tools=tools))
     return call
 
 
 def found(journal: Journal, *, key: str = "k", life: str = "L1", spent: frozenset[str] = NONE) -> str | None:
-    call = recorded(journal.state, key, life, spent, frozenset({"seen"}))
+    call = recorded(journal.state, key, life, spent)
     return call.id if call is not None else None
 
 
@@ -61,12 +59,11 @@ async def test_what_failed_or_was_lost_is_never_given() -> None:
 async def test_what_the_harness_of_this_life_has_is_not_given_to_it_again() -> None:
     journal = await begun(MemoryWorld())
     ran = await answered(journal, tool="toolu_1")
-    shown = await answered(journal, response="seen")
     await journal.tool_gate("toolu_1", "L1")
 
     assert found(journal, life="L1") is None
     assert found(journal, life="L2") == ran, "a new life has nothing"
-    assert found(journal, life="L2", spent=frozenset({ran})) is None, f"{shown} was shown"
+    assert found(journal, life="L2", spent=frozenset({ran})) is None, "this worker gave it"
 
 
 async def test_a_subagent_that_goes_on_gets_its_records_and_a_later_one_does_not() -> None:
@@ -106,19 +103,23 @@ async def test_a_worker_that_died_before_it_forwarded_is_continued_by_the_next_i
         async with gateway(provider.url, journal=journal, world=rig.world) as third:
             fresh = await third.ask(body())
 
-    assert b"toolu_1" in got.body
-    assert b"toolu_1" not in fresh.body, "the harness ran it, so it has that response"
+    assert b'"toolu_1"' in got.body
+    assert b'"toolu_1"' not in fresh.body, "the harness ran it, so it has that response"
     assert len(provider.requests) == 2
 
 
-async def test_a_gateway_told_what_the_harness_holds_asks_anew() -> None:
-    async with ScriptedProvider(lambda _: Reply(id="msg_1"), check=False) as provider:
+async def test_after_an_attach_words_are_given_to_the_same_life_at_most_once_more() -> None:
+    async with ScriptedProvider(lambda _: Reply(), check=False) as provider:
         async with gateway(provider.url) as rig:
-            await rig.ask(body())
-        async with gateway(provider.url, journal=rig.journal, world=rig.world) as second:
-            second.gateway.harness_holds("msg_1")
-            await second.ask(body())
+            first = await rig.ask(body())
+        journal = await taken(rig.world, OTHER)
+        async with gateway(provider.url, journal=journal, world=rig.world) as second:
+            again = await second.ask(body())
+            assert len(provider.requests) == 1, "nobody knows whether the harness read it"
+            fresh = await second.ask(body())
 
+    assert again.body == first.body
+    assert fresh.body != first.body
     assert len(provider.requests) == 2
 
 

@@ -14,9 +14,10 @@ from harness_durable.events import Usage
 from harness_durable.gateway import wire
 from harness_durable.gateway.nesting import outermost
 from harness_durable.gateway.wire import Parsed, ToolUse
-from harness_durable.testing.provider import Reply, Style, Text, Thinking, encode
+from harness_durable.testing.provider import Reply, Style, Text, Thinking
 from harness_durable.testing.provider import ToolUse as Call
 from harness_durable.testing.provider import Usage as Paid
+from harness_durable.testing.provider.wires import anthropic as encode
 from tests.unit.test_gateway_sse import cut
 
 WIRE = wire("anthropic")

@@ -124,6 +124,17 @@ async def test_text_is_shown_while_it_arrives() -> None:
     assert not any(shown.done for shown in rig.progress[:-1])
 
 
+async def test_c145_when_it_is_asked_again_it_is_waited_for_no_longer() -> None:
+    """Also when the log answers: what was shown before is taken back at once."""
+    async with scripted(lambda _: Reply((Text("hi"),))) as (provider, rig):
+        await rig.ask(body())
+        async with gateway(provider.url, journal=rig.journal, world=rig.world) as second:
+            await second.ask(body())
+    for shown in (rig.progress[0], second.progress[0]):
+        assert (shown.call, shown.text, shown.done) == ("m1", "", False)
+    assert len(provider.requests) == 1
+
+
 async def test_each_crash_point_is_where_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: list[tuple[str, list[str]]] = []
     async with scripted(deploys) as (_, rig):
@@ -366,7 +377,7 @@ async def test_the_root_says_that_we_are_here(method: str, path: str) -> None:
 async def test_other_endpoints_are_passed_on_and_not_recorded() -> None:
     async with scripted(echoes) as (_, rig):
         count = await rig.ask(body(), path="/v1/messages/count_tokens")
-        missing = await rig.ask(b"", path="/v1/models?limit=1", method="GET")
+        missing = await rig.ask(b"", path="/v1/models/none?limit=1", method="GET")
 
     assert count.status == 200
     assert json.loads(count.body)["input_tokens"] > 0

@@ -1,4 +1,4 @@
-"""A scripted model behind the Anthropic Messages API: no key, no network, no surprise by chance.
+"""A scripted model behind the model APIs of Anthropic and OpenAI: no key, no network, no surprise by chance.
 
 A policy decides from the conversation alone what the model says; the provider delivers it, as tidily
 or as rudely as asked, and writes a ledger of what was asked for and what was paid.

@@ -22,7 +22,7 @@ from harness_durable.testing.provider.server import ScriptedProvider
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness_durable.testing.provider",
-        description="A scripted model behind the Anthropic Messages API.",
+        description="A scripted model behind the model APIs of Anthropic and OpenAI.",
     )
     names = ", ".join(sorted(POLICIES))
     parser.add_argument(

@@ -15,20 +15,22 @@ import h11
 from msgspec import Struct
 
 from harness_durable import clock
-from harness_durable.testing.provider import encode
+from harness_durable.testing.provider.encode import to_json
 from harness_durable.testing.provider.link import Link
+from harness_durable.testing.provider.plan import Plan
 from harness_durable.testing.provider.reply import Cut, Fault, Hang, HttpError, StreamError, Style
+from harness_durable.testing.provider.wires import Wire
 
 SSE = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 JSON = {"content-type": "application/json"}
-ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
 }
 
 
@@ -39,56 +41,44 @@ class Ending(Struct, frozen=True):
     note: str = ""
 
 
-def error_body(kind: str, message: str) -> encode.Event:
-    """The shape of every error of the API."""
-    return {"type": "error", "error": {"type": kind, "message": message}}
-
-
-async def error(link: Link, fault: HttpError, headers: dict[str, str]) -> Ending:
+async def error(link: Link, wire: Wire, fault: HttpError, headers: dict[str, str]) -> Ending:
     """An error status with the API's body."""
-    kind = fault.kind or ERROR_TYPES.get(fault.status, "api_error")
-    body = encode.to_json(error_body(kind, fault.message or kind.replace("_", " "))).encode()
+    body = to_json(wire.error(fault.status, fault.kind, fault.message)).encode()
     await link.respond(fault.status, JSON | headers | fault.headers, body)
     return Ending("faulted", f"status {fault.status}")
 
 
-async def stream(
-    link: Link,
-    frames: Sequence[bytes],
-    style: Style,
-    faults: Sequence[Fault],
-    headers: dict[str, str],
-) -> Ending:
+async def stream(link: Link, plan: Plan, frames: Sequence[bytes], headers: dict[str, str]) -> Ending:
     """The frames as server-sent events. ``headers`` may ask for gzip; the body follows them."""
     await link.start(200, SSE | headers)
-    body = _Body(link, style, zipped="content-encoding" in headers)
+    body = _Body(link, plan.style, zipped="content-encoding" in headers)
     for place, frame in enumerate(frames):
-        for fault in _due(faults, place, len(frames)):
+        for fault in _due(plan.faults, place, len(frames)):
             await body.flush()
             if isinstance(fault, Hang):
                 await clock.sleep(fault.seconds)
             else:
-                return await _break(link, body, frame, fault)
+                return await _break(link, body, plan, frame, fault)
         await body.write(frame)
-        if style.event_delay:
+        if plan.style.event_delay:
             await body.flush()
-            await clock.sleep(style.event_delay)
+            await clock.sleep(plan.style.event_delay)
     await body.end()
     return Ending("delivered")
 
 
-async def whole(link: Link, body: bytes, faults: Sequence[Fault], headers: dict[str, str]) -> Ending:
+async def whole(link: Link, plan: Plan, body: bytes, headers: dict[str, str]) -> Ending:
     """The body as one JSON response; a cut leaves half of it, a stream error is a status.
 
     ``end`` cannot be told from ``close`` here: with a length given, both are an early end.
     """
-    for fault in faults:
+    for fault in plan.faults:
         if isinstance(fault, Hang):
             await clock.sleep(fault.seconds)
             continue
         if isinstance(fault, StreamError):
-            status = next((s for s, kind in ERROR_TYPES.items() if kind == fault.kind), 500)
-            return await error(link, HttpError(status, fault.kind, fault.message), headers)
+            status = _STATUSES.get(fault.kind, 500)
+            return await error(link, plan.wire, HttpError(status, fault.kind, fault.message), headers)
         if isinstance(fault, Cut):
             await link.start(200, JSON | headers | {"content-length": str(len(body))})
             await link.send(h11.Data(data=body[: len(body) // 2]))
@@ -106,9 +96,9 @@ def _due(faults: Sequence[Fault], place: int, count: int) -> list[Cut | Hang | S
     ]
 
 
-async def _break(link: Link, body: _Body, frame: bytes, fault: Cut | StreamError) -> Ending:
+async def _break(link: Link, body: _Body, plan: Plan, frame: bytes, fault: Cut | StreamError) -> Ending:
     if isinstance(fault, StreamError):
-        await body.write(encode.frame(error_body(fault.kind, fault.message)))
+        await body.write(plan.wire.broken(fault, plan.message_id))
         await body.end()
         return Ending("faulted", f"error event {fault.kind}")
     await body.write(frame[: fault.after_bytes])

@@ -18,12 +18,22 @@ from harness_durable.testing.provider import check, deliver, plan
 from harness_durable.testing.provider.key import match_key
 from harness_durable.testing.provider.ledger import Kind, Ledger, fingerprint
 from harness_durable.testing.provider.link import Incoming, Link
-from harness_durable.testing.provider.messages import Request, parse
+from harness_durable.testing.provider.messages import Request
 from harness_durable.testing.provider.mood import Mood
 from harness_durable.testing.provider.plan import Plan, Policy
 from harness_durable.testing.provider.reply import HttpError
+from harness_durable.testing.provider.wires import Wire
 
-_NOTED = ("anthropic-beta", "anthropic-version", "user-agent", "x-claude-code-session-id")
+_NOTED = (
+    "anthropic-beta",
+    "anthropic-version",
+    "originator",
+    "session-id",
+    "user-agent",
+    "x-claude-code-session-id",
+    "x-parent-session-id",
+    "x-session-id",
+)
 
 
 class Exchange(Struct):
@@ -36,20 +46,20 @@ class Exchange(Struct):
     accepts_key: str
     seen: deque[Request]
 
-    async def answer(self, link: Link, incoming: Incoming, headers: dict[str, str]) -> bool:
-        """Answer a ``POST /v1/messages``; False when the connection is of no more use."""
+    async def answer(self, link: Link, wire: Wire, incoming: Incoming, headers: dict[str, str]) -> bool:
+        """Answer a model call of this wire; False when the connection is of no more use."""
         try:
-            request = parse(incoming.body)
+            request = wire.parse(incoming.body)
             key = match_key(request)
         except (BadInput, ValidationError) as error:
-            await deliver.error(link, HttpError(400, message=str(error)), headers)
+            await deliver.error(link, wire, HttpError(400, message=str(error)), headers)
             return True
         self.seen.append(request)
         n, before = self.ledger.requested(key, **_facts(request, incoming))
-        planned = self._planned(request, incoming, key, before)
+        planned = self._planned(wire, request, incoming, key, before)
         if isinstance(planned, HttpError):
             self.ledger.ended(n, key, "refused", note=planned.message)
-            await deliver.error(link, planned, headers)
+            await deliver.error(link, wire, planned, headers)
             return True
         end = _End(self.ledger, n, key, planned.message_id)
         try:
@@ -61,13 +71,15 @@ class Exchange(Struct):
             end.note("delivered" if link.all_out and not planned.faults else "client_gone")
         return ending is not None and not link.closing
 
-    def _planned(self, request: Request, incoming: Incoming, key: str, before: int) -> Plan | HttpError:
+    def _planned(
+        self, wire: Wire, request: Request, incoming: Incoming, key: str, before: int
+    ) -> Plan | HttpError:
         if self.accepts_key and fingerprint(_secret(incoming)) != self.accepts_key:
             return HttpError(401, message="this is not the key that I accept")
-        if self.check and (complaint := check.complaint(request)):
-            return HttpError(400, message=complaint)
+        if self.check and (said := check.complaint(request) or wire.complaint(request)):
+            return HttpError(400, message=said)
         size, gzip = len(incoming.body), "gzip" in incoming.headers.get("accept-encoding", "")
-        return plan.make(self.policy, self.mood, request, key, before, size=size, gzip=gzip)
+        return plan.make(wire, self.policy, self.mood, request, key, before, size=size, gzip=gzip)
 
 
 class _End(Struct):
@@ -105,17 +117,16 @@ async def _watched(link: Link, planned: Plan, headers: dict[str, str], end: _End
 
 
 async def _deliver(link: Link, planned: Plan, headers: dict[str, str]) -> deliver.Ending:
-    style, faults = planned.style, planned.faults
-    if style.start_delay:
-        await clock.sleep(style.start_delay)
-    for fault in faults:
+    if planned.style.start_delay:
+        await clock.sleep(planned.style.start_delay)
+    for fault in planned.faults:
         if isinstance(fault, HttpError):
-            return await deliver.error(link, fault, headers)
-    if style.gzip:
+            return await deliver.error(link, planned.wire, fault, headers)
+    if planned.style.gzip:
         headers = headers | {"content-encoding": "gzip"}
     if isinstance(planned.content, bytes):
-        return await deliver.whole(link, planned.content, faults, headers)
-    return await deliver.stream(link, planned.content, style, faults, headers)
+        return await deliver.whole(link, planned, planned.content, headers)
+    return await deliver.stream(link, planned, planned.content, headers)
 
 
 def _facts(request: Request, incoming: Incoming) -> dict[str, object]:

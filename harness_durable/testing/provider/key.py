@@ -24,10 +24,9 @@ def match_key(request: Request) -> str:
     the end of results), cache marks, white space at the end of texts. Tool results come first in
     their message, ordered by call id, because parallel calls finish in any order.
     """
-    messages = convert(request.body.get("messages"), list[_Block])
     turns = [
         (message.get("role"), blocks)
-        for message in messages
+        for message in request.said
         if message.get("role") != "system" and (blocks := _normal(message.get("content")))
     ]
     text = json.dumps([request.model, turns], sort_keys=True, separators=(",", ":"))

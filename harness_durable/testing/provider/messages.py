@@ -41,10 +41,13 @@ class Message(Struct, frozen=True):
 
 
 class OfferedTool(Struct, frozen=True):
-    """A tool that the request offers to the model."""
+    """A tool that the request offers to the model. ``kind`` is ``custom`` for one that takes a text; a tool
+    in a ``namespace`` is named ``namespace__name``."""
 
     name: str = ""
     input_schema: dict[str, object] = field(default_factory=dict[str, object])
+    kind: str = "function"
+    namespace: str = ""
 
     def takes(self, parameter: str) -> bool:
         """Whether the schema names this parameter."""
@@ -53,13 +56,15 @@ class OfferedTool(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """The body of a ``POST /v1/messages``. ``body`` is the whole of it, as parsed."""
+    """A model call. ``body`` is the whole of it, as parsed; all else has the form of the Messages API,
+    whatever the wire. ``said`` are the messages with every member that they came with."""
 
     model: str
     messages: list[Message]
     stream: bool = False
     tools: list[OfferedTool] = field(default_factory=list[OfferedTool])
     body: dict[str, object] = field(default_factory=dict[str, object])
+    said: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
 
 
 class ToolCall(Struct, frozen=True):
@@ -79,12 +84,13 @@ class ToolResult(Struct, frozen=True):
 
 
 def parse(raw: bytes) -> Request:
-    """The request in ``raw``; raises :class:`BadInput` if it is not one."""
+    """The request in ``raw``, a ``POST /v1/messages``; raises :class:`BadInput` if it is not one."""
     try:
-        body: object = json.loads(raw)
-        if not isinstance(body, dict):
+        found: object = json.loads(raw)
+        if not isinstance(found, dict):
             raise BadInput("the request body is not a JSON object; send model and messages")
-        return convert({**body, "body": body}, Request)
+        body = convert(found, dict[str, object])
+        return convert({**body, "said": body.get("messages"), "body": body}, Request)
     except (ValueError, ValidationError) as error:
         raise BadInput(f"the request body cannot be read: {error}; send model and messages") from error
 

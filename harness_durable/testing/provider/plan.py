@@ -11,7 +11,7 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness_durable.testing.provider import encode
+from harness_durable.testing.provider.encode import input_text
 from harness_durable.testing.provider.messages import Request
 from harness_durable.testing.provider.mood import Mood
 from harness_durable.testing.provider.reply import (
@@ -25,6 +25,7 @@ from harness_durable.testing.provider.reply import (
     ToolUse,
     Usage,
 )
+from harness_durable.testing.provider.wires import Answer, Wire
 
 Policy = Callable[[Request], Reply]
 
@@ -32,6 +33,7 @@ Policy = Callable[[Request], Reply]
 class Plan(Struct, frozen=True):
     """``content``: the frames of the stream, or the whole JSON for a request without streaming."""
 
+    wire: Wire
     message_id: str
     content: list[bytes] | bytes
     style: Style
@@ -39,7 +41,7 @@ class Plan(Struct, frozen=True):
 
 
 def make(
-    policy: Policy, mood: Mood, request: Request, key: str, before: int, *, size: int, gzip: bool
+    wire: Wire, policy: Policy, mood: Mood, request: Request, key: str, before: int, *, size: int, gzip: bool
 ) -> Plan | HttpError:
     """What to send, or the 400 that says how the policy failed.
 
@@ -47,27 +49,28 @@ def make(
     client takes it.
     """
     try:
-        reply = _with_ids(policy(request))
+        reply = _with_ids(wire, policy(request))
         style = _fitted(reply, reply.style or mood.style(key, before), gzip)
-        content = _rendered(reply, reply.usage or _estimate(reply, size), style, request)
+        answer = Answer(reply, reply.usage or _estimate(reply, size), request)
+        content = wire.stream(answer, style) if request.stream else wire.whole(answer)
     except Exception as error:
         # The policy is the user's code: whatever it raises goes into the answer and the ledger.
         said = f"the scripted policy failed: {type(error).__name__}: {error}; mend the policy"
         return HttpError(400, message=said)
     faults = mood.fault(key, before) if reply.faults is None else reply.faults
-    return Plan(reply.id, content, style, faults)
+    return Plan(wire, reply.id, content, style, faults)
 
 
-def _with_ids(reply: Reply) -> Reply:
+def _with_ids(wire: Wire, reply: Reply) -> Reply:
     """Fresh ids where none are given. Random on purpose: an answer to a repeated request is new."""
 
     def named(block: Block) -> Block:
         if isinstance(block, ToolUse) and not block.id:
-            return replace(block, id=f"toolu_{uuid4().hex[:24]}")
+            return replace(block, id=f"{wire.call_prefix}{uuid4().hex[:24]}")
         return block
 
     blocks = tuple(named(block) for block in reply.blocks)
-    return replace(reply, blocks=blocks, id=reply.id or f"msg_{uuid4().hex[:24]}")
+    return replace(reply, blocks=blocks, id=reply.id or f"{wire.message_prefix}{uuid4().hex[:24]}")
 
 
 def _fitted(reply: Reply, style: Style, gzip: bool) -> Style:
@@ -77,12 +80,6 @@ def _fitted(reply: Reply, style: Style, gzip: bool) -> Style:
         start_delay=reply.start_delay or style.start_delay,
         event_delay=reply.event_delay or style.event_delay,
     )
-
-
-def _rendered(reply: Reply, usage: Usage, style: Style, request: Request) -> list[bytes] | bytes:
-    if not request.stream:
-        return encode.whole(reply, request.model, usage)
-    return encode.frames(encode.events(reply, request.model, usage, style), style)
 
 
 def _estimate(reply: Reply, size: int) -> Usage:
@@ -96,4 +93,4 @@ def _length(block: Block) -> int:
         case Thinking(thinking):
             return len(thinking)
         case ToolUse():
-            return len(encode.input_text(block, Style()))
+            return len(input_text(block, Style()))

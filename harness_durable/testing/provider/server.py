@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +18,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from harness_durable.testing.provider import deliver, encode
+from harness_durable.testing.provider import deliver, encode, wires
 from harness_durable.testing.provider.exchange import Exchange
 from harness_durable.testing.provider.ledger import Ledger
 from harness_durable.testing.provider.link import Incoming, Link
@@ -123,16 +124,42 @@ class ScriptedProvider:
     async def _answer(self, link: Link, incoming: Incoming) -> bool:
         """Answer one request; False when the connection is of no more use."""
         headers = {"request-id": f"req_{uuid4().hex[:24]}"}
+        wire = wires.at(incoming.path)
         if incoming.method == "HEAD":
             await link.respond(200, headers, b"")
-        elif incoming.path not in ("/v1/messages", "/v1/messages/count_tokens"):
-            await deliver.error(link, HttpError(404, message=f"no {incoming.path} here"), headers)
+        elif incoming.path in _FREE:
+            method, told = _FREE[incoming.path]
+            if incoming.method != method:
+                await self._refuse(link, HttpError(405, "invalid_request_error", f"use {method}"), headers)
+            else:
+                body = encode.to_json(told(incoming.body)).encode()
+                await link.respond(200, deliver.JSON | headers, body)
+        elif wire is None:
+            await self._refuse(link, HttpError(404, message=f"no {incoming.path} here"), headers)
         elif incoming.method != "POST":
             only_post = HttpError(405, "invalid_request_error", "use POST")
-            await deliver.error(link, only_post, headers)
-        elif incoming.path.endswith("/count_tokens"):
-            tokens = {"input_tokens": len(incoming.body) // 4}
-            await link.respond(200, deliver.JSON | headers, encode.to_json(tokens).encode())
+            await deliver.error(link, wire, only_post, headers)
         else:
-            return await self._exchange.answer(link, incoming, headers)
+            return await self._exchange.answer(link, wire, incoming, headers)
         return True
+
+    async def _refuse(self, link: Link, fault: HttpError, headers: dict[str, str]) -> None:
+        """An error where no wire is asked; nobody reads its form."""
+        await deliver.error(link, wires.named("anthropic"), fault, headers)
+
+
+def _token_count(body: bytes) -> encode.Event:
+    return {"input_tokens": len(body) // 4}
+
+
+def _models(_: bytes) -> encode.Event:
+    """One model, with the members that each API gives it."""
+    model: encode.Event = {"id": "scripted", "type": "model", "object": "model", "owned_by": "scripted"}
+    times: encode.Event = {"created": 0, "created_at": "1970-01-01T00:00:00Z", "display_name": "Scripted"}
+    return {"object": "list", "data": [{**model, **times}], "has_more": False}
+
+
+_FREE: dict[str, tuple[str, Callable[[bytes], encode.Event]]] = {
+    "/v1/messages/count_tokens": ("POST", _token_count),
+    "/v1/models": ("GET", _models),
+}

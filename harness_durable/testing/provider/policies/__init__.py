@@ -17,11 +17,21 @@ from harness_durable.errors import BadSetting, UnknownName
 from harness_durable.testing.provider.messages import Request, first_user_text
 from harness_durable.testing.provider.plan import Policy
 from harness_durable.testing.provider.policies.deploy_demo import DeployDemo
+from harness_durable.testing.provider.policies.refusing import RefuseMedia
 from harness_durable.testing.provider.policies.simple import Echo, Script, read_script
 from harness_durable.testing.provider.policies.steps import Steps
 from harness_durable.testing.provider.reply import Reply, say
 
-__all__ = ["DeployDemo", "Echo", "FromPrompt", "Script", "Steps", "policy_named", "read_script"]
+__all__ = [
+    "DeployDemo",
+    "Echo",
+    "FromPrompt",
+    "RefuseMedia",
+    "Script",
+    "Steps",
+    "policy_named",
+    "read_script",
+]
 
 
 class FromPrompt(Struct, frozen=True):
@@ -59,7 +69,7 @@ def policy_named(name: str, options: str = "") -> Policy:
     if ":" in name:
         return _imported(name)
     if name not in POLICIES:
-        hint = "Or give your own as module:attribute."
+        hint = "name one of these, or give your own as module:attribute"
         raise UnknownName("policy", name, sorted(POLICIES), hint)
     try:
         given = convert(json.loads(options or "{}"), dict[str, object])

@@ -1,7 +1,7 @@
 """Calling tools by what they do, whatever the harness calls them.
 
-One harness offers ``Bash``, another ``bash``; ``mcp__durable__deploy`` is ``durable_deploy``
-elsewhere. A policy names the first form, and what is offered decides.
+One harness offers ``Bash``, another ``bash`` or ``exec_command``; ``mcp__durable__deploy`` is
+``durable_deploy`` elsewhere. A policy names the first form, and what is offered decides.
 """
 
 from __future__ import annotations
@@ -10,6 +10,11 @@ from msgspec import Struct
 
 from harness_durable.testing.provider.messages import OfferedTool, Request, ToolCall
 from harness_durable.testing.provider.reply import ToolUse
+
+_COMMANDS = ("command", "cmd")
+"""What harnesses call the argument of their shell."""
+_OTHERS = {"Bash": ("exec_command", "shell_command")}
+"""Names of a tool that have nothing in common with the one that a policy uses."""
 
 
 class Toolbox(Struct, frozen=True):
@@ -25,7 +30,8 @@ class Toolbox(Struct, frozen=True):
     def bash(self, command: str, why: str) -> ToolUse:
         """A shell command, with a description where the tool takes one."""
         described = {"description": why} if self.takes("Bash", "description") else {}
-        return self.use("Bash", {"command": command, **described})
+        name = next((name for name in _COMMANDS if self.takes("Bash", name)), _COMMANDS[0])
+        return self.use("Bash", {name: command, **described})
 
     def takes(self, wanted: str, parameter: str) -> bool:
         """Whether ``wanted`` is offered and its schema names ``parameter``."""
@@ -35,7 +41,9 @@ class Toolbox(Struct, frozen=True):
     def _find(self, wanted: str) -> OfferedTool | None:
         tools = self.request.tools
         exact = [tool for tool in tools if tool.name == wanted]
-        return next(iter(exact or [tool for tool in tools if same_tool(tool.name, wanted)]), None)
+        similar = [tool for tool in tools if same_tool(tool.name, wanted)]
+        others = [tool for tool in tools if tool.name in _OTHERS.get(wanted, ())]
+        return next(iter([*exact, *similar, *others]), None)
 
 
 def same_tool(name: str, wanted: str) -> bool:
@@ -46,5 +54,5 @@ def same_tool(name: str, wanted: str) -> bool:
 
 def command_of(call: ToolCall) -> str:
     """The shell command of a call; empty for other tools."""
-    command = call.input.get("command")
-    return command if isinstance(command, str) else ""
+    found = (call.input.get(name) for name in _COMMANDS)
+    return next((command for command in found if isinstance(command, str)), "")
