@@ -18,9 +18,10 @@ from harness_durable.events import Rung
 from harness_durable.journal import Inbox, Journal
 from harness_durable.sandbox import Exit, Request
 from harness_durable.tools.host import ToolHost
-from harness_durable_adapters.claude_code.drive import GRACE_SECONDS, SILENCE_SECONDS, drive
+from harness_durable_adapters.claude_code.drive import GRACE_SECONDS, drive
 from harness_durable_adapters.claude_code.naming import message_uuid
-from harness_durable_adapters.claude_code.shapes import Json, mapping
+from harness_durable_adapters.common.conversation import SILENCE_SECONDS
+from harness_durable_adapters.common.shapes import Json, mapping
 from tests.unit.memory_world import MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, asked, begun
 
@@ -127,6 +128,7 @@ def context(journal: Journal, rung: Rung = "start") -> LifeContext:
         tools=ToolHost((), journal, SESSION, "L1", custom_name=lambda name: f"mcp__durable__{name}"),
         token="token",
         home="/home/agent",
+        cwd="/ws",
         ready=anyio.Event(),
     )
 
@@ -247,7 +249,7 @@ async def test_c032_what_the_harness_did_not_write_down_is_taken_from_its_output
     async with driven(context(journal), double):
         await until(lambda: any(frame["type"] == "user" for frame in double.frames))
         double.say(echo(journal), {"type": "assistant", "uuid": "a-1", "message": said}, RESULT)
-    lines = [json.loads(line) for line in await journal.transcript_lines(f"{native}.jsonl")]
+    lines = [json.loads(line) async for line in journal.transcript_lines(f"{native}.jsonl")]
     assert [(line["uuid"], line["message"]) for line in lines] == [("a-1", said)]
 
 
@@ -368,6 +370,7 @@ async def test_a_harness_that_is_silent_within_a_subagent_is_found(
 async def test_a_provider_that_asks_to_wait_is_not_taken_for_a_harness_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """C145: a life is not given up while it waits to ask again."""
     journal, double = await begun(MemoryWorld()), Double()
     retry: Json = {"type": "system", "subtype": "api_retry", "error_status": 429, "retry_delay_ms": 3_600_000}
     async with aging(monkeypatch, context(journal), double) as passed:
@@ -375,6 +378,48 @@ async def test_a_provider_that_asks_to_wait_is_not_taken_for_a_harness_that_hang
         await until(lambda: journal.state.messages["m-1"].status == "delivered")
         assert await passed(3600 + SILENCE_SECONDS - 1)
         assert not await passed(2)
+
+
+@pytest.mark.parametrize(("error", "transient"), [("server_error", True), ("", False)])
+async def test_c145_the_harness_s_own_retries_are_shown_and_a_good_answer_ends_them(
+    error: str, transient: bool
+) -> None:
+    """C151: an end after its tries is one that may pass; with a good answer since, they are forgotten."""
+    retry: Json = {
+        "type": "system",
+        "subtype": "api_retry",
+        "attempt": 1,
+        "max_retries": 15,
+        "retry_delay_ms": 600,
+        "error_status": 529,
+        "error": "overloaded",
+    }
+    own: Json = {"type": "assistant", "uuid": "a-1", **({"error": error} if error else {})}
+    failure: Json = {**RESULT, "is_error": True, "api_error_status": 529, "result": "API Error: 529"}
+    journal, double, said = await begun(MemoryWorld()), Double(), list[str]()
+    ctx = context(journal)
+    ctx.progress = said.append
+    async with driven(ctx, double) as ends:
+        await until(lambda: any(frame["type"] == "user" for frame in double.frames))
+        double.say(echo(journal), retry, own, failure)
+    assert said == ["waiting 1 s before attempt 2 of 16: 529 overloaded"]
+    assert (ends[0].kind, ends[0].code, ends[0].transient) == ("failed", "api_529", transient)
+
+
+async def test_c145_what_is_not_tried_again_is_not_said_to_be_waited_for() -> None:
+    journal, double, said = await begun(MemoryWorld()), Double(), list[str]()
+    ctx = context(journal)
+    ctx.progress = said.append
+    retry: Json = {
+        "type": "system",
+        "subtype": "api_retry",
+        "attempt": 1,
+        "max_retries": 15,
+        "error_status": 401,
+    }
+    async with driven(ctx, double) as ends:
+        double.say(retry)
+    assert (ends[0].code, ends[0].transient, said) == ("api_401", False, [])
 
 
 async def steered(world: MemoryWorld, journal: Journal) -> Json:

@@ -20,8 +20,8 @@ from harness_durable.tools.host import ToolHost
 from harness_durable_adapters.claude_code.naming import file_name
 from harness_durable_adapters.claude_code.prepare import prepare
 from harness_durable_adapters.claude_code.rebuild import rebuild
-from harness_durable_adapters.claude_code.shapes import Json
 from harness_durable_adapters.claude_code.transcript import parse, repair
+from harness_durable_adapters.common.shapes import Json
 from tests.unit.memory_world import OWNER, MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, taken
 from tests.unit.test_claude_transcript import Script, case, check_stable, told
@@ -174,7 +174,9 @@ async def test_a_session_is_found_wherever_it_is_restored(tmp_path: Path, name: 
     path = launch.argv[launch.argv.index("--resume") + 1]
     assert path.startswith(f"{home}/")
     assert Path(path).name == f"{native}.jsonl"
-    assert launch.files[path.removeprefix(f"{home}/")] == b"".join(raw + b"\n" for raw in script.raw)
+    content = launch.files[path.removeprefix(f"{home}/")]
+    assert not isinstance(content, bytes)
+    assert b"".join([piece async for piece in content()]) == b"".join(raw + b"\n" for raw in script.raw)
     assert not any(str(began) in word for word in launch.argv)
     kept = await Reader(world, SESSION).load()
     assert kept.native_id == native
@@ -193,5 +195,6 @@ def context(journal: Journal, home: str) -> LifeContext:
         tools=ToolHost((), journal, SESSION, "L2", custom_name=str),
         token="token",
         home=home,
+        cwd="/ws",
         ready=anyio.Event(),
     )

@@ -11,7 +11,7 @@ from harness_durable.sandbox import Link
 from . import install
 from .drive import drive
 from .gate import CONTAINERS, READS
-from .launch import DEFAULT_TOOLS, PASSED_ON
+from .launch import PASSED_ON
 from .naming import custom_tool
 from .prepare import prepare
 from .proof import prove, refuse_unproven
@@ -30,8 +30,8 @@ class ClaudeCode:
 
     @property
     def capabilities(self) -> Capabilities:
-        exact = frozenset(DEFAULT_TOOLS) | CONTAINERS
-        return Capabilities(steer=True, stop=True, custom_tools=True, subagents=True, exact=exact)
+        # The hook is asked for every tool, and nothing is allowed without it: see ``launch``.
+        return Capabilities(steer=True, stop=True, custom_tools=True, subagents=True, exact=None)
 
     @property
     def policies(self) -> Mapping[str, ReplayPolicy]:

@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ..common.shapes import Json
 from .naming import line_uuid
 from .response import Recorded
-from .shapes import Json
 from .transcript import Line, made
 
 BROKEN_OFF = "it ended before the model had the last word"
 """What became of a turn of which nothing more is known."""
+
+OPENING = "[Note by harness-durable, not by the user: how this conversation began is lost.]"
+"""Stands in for a first message that could not be read: a conversation begins on the user's side."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -42,7 +45,10 @@ class Response(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """All that counts beside the lines. ``running``: the turn is not settled. ``prompt``: uuid of its
     message. ``answers``: by call, for every call that has an outcome. ``ending``: what became of the turn
-    before the one that is to run, as a clause for ``closing_line``; empty if the log has none."""
+    before the one that is to run, as a clause for ``closing_line``; empty if the log has none. ``lost``: what
+    of the transcript cannot be read, as such a clause, too. ``shown``: uuids of messages that lines before a
+    compaction showed to be delivered. ``answered``: the model has answered within the turn that runs, so that
+    what it was asked must stay as it is."""
 
     native: str
     running: bool
@@ -52,6 +58,9 @@ class Case(msgspec.Struct, frozen=True):
     cwd: str
     version: str
     ending: str = ""
+    shown: frozenset[str] = frozenset()
+    lost: str = ""
+    answered: bool = False
 
 
 def _last_uuid(lines: Sequence[Line]) -> str | None:
@@ -118,12 +127,23 @@ def result_line(asked: Line, call: str, answer: Answer, case: Case) -> Line:
     )
 
 
+def opening_line(lines: Sequence[Line], case: Case) -> Line:
+    """What a conversation begins with whose first message is lost."""
+    uuid = line_uuid(case.native, f"opened/{lines[0].uuid if lines else ''}")
+    common = _common(lines[:1], uuid, None, case)
+    return made({**common, "type": "user", "message": {"role": "user", "content": OPENING}})
+
+
 def closing_line(lines: Sequence[Line], last: Line, case: Case) -> Line:
-    """What ends a turn that broke off: why it did, in our name. On the model's side, since the harness writes
-    an answer of its own behind anything that stands on the user's."""
+    """What ends a turn that broke off: why it did, in our name; and what is lost. On the model's side, since
+    the harness writes an answer of its own behind anything that stands on the user's."""
     uuid = line_uuid(case.native, f"closed/{last.uuid}")
-    why = case.ending or BROKEN_OFF
-    text = f"[Note by harness-durable, not by the model, on the turn before the next message: {why}.]"
+    notes: list[str] = []
+    if last.kind != "assistant" and (case.ending or not case.lost):
+        notes.append(f", on the turn before the next message: {case.ending or BROKEN_OFF}")
+    if case.lost:
+        notes.append(f": {case.lost}")
+    text = "\n".join(f"[Note by harness-durable, not by the model{note}.]" for note in notes)
     message: Json = {
         "id": uuid,
         "type": "message",

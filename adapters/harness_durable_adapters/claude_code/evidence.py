@@ -16,32 +16,40 @@ from harness_durable.payload import Payload
 from harness_durable.policy import told
 from harness_durable.state import ModelCall, Session, ToolCall
 
+from ..common.shapes import value
 from . import response as responses
 from .case import BROKEN_OFF, Answer, Case, Response
 from .frames import as_sent
-from .naming import is_custom, message_uuid
+from .lost import lost
+from .naming import is_custom, main_file, message_uuid
 from .rebuild import asked_for, content_for
-from .shapes import value
-from .transcript import Line, is_made_up
+from .transcript import Finding, Line, is_made_up
 
 _REASON = 500
 """Characters of a reason that the model is told."""
 
 
-async def gather(ctx: LifeContext, lines: Sequence[Line]) -> Case:
+async def gather(ctx: LifeContext, lines: Sequence[Line], findings: Sequence[Finding]) -> Case:
     state = ctx.journal.state
     turn = state.turn
-    asking = [call for call in state.model_calls.values() if _asks(call)]
+    transcript = state.transcripts.get(main_file(state.native_id))
+    summed = transcript.summed_seq if transcript is not None else 0
     shown = asked_for(lines)
+    asking = [call for call in state.model_calls.values() if _asks(call)]
+    count = [call for call in asking if shown.intersection(call.tool_calls) or _counts(state, call, summed)]
+    responses = [await _response(ctx, call, shown) for call in count]
     return Case(
         native=state.native_id,
         running=turn is not None,
         prompt=message_uuid(state.native_id, turn.id) if turn is not None else "",
-        responses=[await _response(ctx, call, shown) for call in asking],
-        answers=await _answers(ctx, lines),
-        cwd=ctx.agent.workspace,
+        responses=responses,
+        answers=await _answers(ctx, lines, shown.union(*(one.calls for one in responses if one.recorded))),
+        cwd=ctx.cwd,
         version=ctx.harness.version,
         ending=_ending(state),
+        shown=frozenset(transcript.shown) if transcript is not None else frozenset(),
+        lost=lost(findings),
+        answered=turn is not None and any(_answered(state.model_calls[call]) for call in turn.model_calls),
     )
 
 
@@ -62,9 +70,20 @@ def _ending(state: Session) -> str:
             return BROKEN_OFF
 
 
+def _answered(call: ModelCall) -> bool:
+    """Was it answered within the main conversation?"""
+    return call.agent is None and call.status == "completed"
+
+
 def _asks(call: ModelCall) -> bool:
     """A response of the main conversation that asks for tool calls."""
-    return call.agent is None and call.status == "completed" and bool(call.tool_calls)
+    return _answered(call) and bool(call.tool_calls)
+
+
+def _counts(state: Session, call: ModelCall, summed: int) -> bool:
+    """Was it not over yet when the transcript was last cut at a compaction?"""
+    outcomes = [state.tool_calls[name].outcome_seq for name in call.tool_calls]
+    return any(seq == 0 or seq > summed for seq in outcomes)
 
 
 async def _response(ctx: LifeContext, call: ModelCall, shown: frozenset[str]) -> Response:
@@ -92,16 +111,16 @@ async def _prompt(ctx: LifeContext, turn: str) -> tuple[str, str]:
     return message_uuid(ctx.journal.state.native_id, turn), text
 
 
-async def _answers(ctx: LifeContext, lines: Sequence[Line]) -> dict[str, Answer]:
+async def _answers(ctx: LifeContext, lines: Sequence[Line], asked: frozenset[str]) -> dict[str, Answer]:
     """For the calls of the main conversation that have an outcome, and no result of the harness's own that
     could be true."""
-    shown = {
-        str(result.get("tool_use_id")) for line in lines for result in line.results if not is_made_up(result)
-    }
+    results = [result for line in lines for result in line.results]
+    shown = {str(result.get("tool_use_id")) for result in results if not is_made_up(result)}
+    asked |= {str(result.get("tool_use_id")) for result in results if is_made_up(result)}
     wanted = [
         call
         for call in ctx.journal.state.tool_calls.values()
-        if call.agent is None and not call.open and call.id not in shown
+        if call.agent is None and not call.open and call.id in asked and call.id not in shown
     ]
     exact: Mapping[str, Mapping[str, object]] = await _exact(ctx) if wanted else {}
     return {call.id: await _answer(ctx, call, exact) for call in wanted}

@@ -7,43 +7,32 @@ from __future__ import annotations
 
 import msgspec
 
-from .shapes import Json, decode, encode, mapping, word
+from harness_durable.tools.arguments import too_deep
 
-MAX_LINE = 1 << 30
-"""Bytes. Far above what a harness can hold itself; a longer line is skipped, and nothing else is."""
+from ..common.shapes import Json, decode, encode, mapping, outline, part, word
+
+_OPAQUE = (
+    ("entries",),
+    ("message",),
+    ("request", "input", "tool_input"),
+    ("request", "input", "tool_response"),
+    ("request", "message", "params", "arguments"),
+)
+"""What a frame carries for others: lines, a message, and what goes into a tool or comes out of it."""
 
 
-class Lines:
-    """Cuts a stream of bytes into lines, each with the offset after it."""
-
-    def __init__(self, offset: int = 0) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._offset = offset
-        self.too_long = 0
-
-    def feed(self, chunk: bytes) -> list[tuple[int, bytes]]:
-        """Whole lines, now that ``chunk`` has come. What follows the last one is kept."""
-        found: list[tuple[int, bytes]] = []
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            self._hold(chunk[start:end])
-            line, self._parts, size, self._size = b"".join(self._parts), [], self._size, 0
-            self._offset += size + 1
-            if size > MAX_LINE:
-                self.too_long += 1
-            else:
-                found.append((self._offset, line))
-            start = end + 1
-        self._hold(chunk[start:])
-        return found
-
-    def _hold(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > MAX_LINE:
-            self._parts.clear()
-        elif part:
-            self._parts.append(part)
+def outlined(line: bytes) -> Json | None:
+    """A frame that is nested too deeply to be read whole; ``None`` for what is none. What makes it so stands
+    as the bytes that it was, if it is something that a frame carries, and else as ``None``."""
+    found = outline(line)
+    for path in _OPAQUE if found is not None else ():
+        raw = part(line, *path)
+        if too_deep(raw):
+            inside = mapping(found)
+            for name in path[:-1]:
+                inside = mapping(inside.get(name))
+            inside[path[-1]] = raw
+    return found
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from harness_durable import clock
+from msgspec import Raw
 
-from .shapes import Json, encode, word
+from harness_durable import clock
+from harness_durable.gateway import rawjson
+
+from ..common.shapes import Json, encode, word
+from .transcript import Line
 
 
 class Gap:
@@ -27,36 +31,40 @@ class Gap:
         if uuid and ours and uuid not in self._written:
             self._unwritten[uuid] = frame
 
-    def mirrored(self, entries: Sequence[Json]) -> None:
+    def mirrored(self, lines: Sequence[Line]) -> None:
         """Lines of a ``transcript_mirror`` frame."""
-        for entry in entries:
-            uuid = word(entry.get("uuid"))
-            self._unwritten.pop(uuid, None)
-            if uuid and not entry.get("isSidechain"):
-                self._written.add(uuid)
-                self._last = uuid
+        for line in lines:
+            self._unwritten.pop(line.uuid, None)
+            if line.uuid and not line.value.get("isSidechain"):
+                self._written.add(line.uuid)
+                self._last = line.uuid
 
     def lines(self) -> list[bytes]:
         """What the transcript lacks, as the harness would have written it. Empty if all is well."""
         found: list[bytes] = []
         parent = self._last
         for uuid, frame in self._unwritten.items():
-            found.append(encode(self._line(uuid, frame, parent)))
+            found.append(self._line(uuid, frame, parent))
             parent = uuid
         self._unwritten.clear()
         return found
 
-    def _line(self, uuid: str, frame: Json, parent: str) -> Json:
-        return {
+    def _line(self, uuid: str, frame: Json, parent: str) -> bytes:
+        message = frame.get("message")
+        line: Json = {
             "parentUuid": parent or None,
             "isSidechain": False,
             "type": frame.get("type"),
-            "message": frame.get("message"),
+            "message": None,
             "uuid": uuid,
             "timestamp": frame.get("timestamp") or _now(),
             "userType": "external",
             "sessionId": self._native,
         }
+        # Too deep to be read, it is passed on as it came.
+        spelled = {name: Raw(encode(member)) for name, member in line.items()}
+        spelled["message"] = Raw(message if isinstance(message, bytes) else encode(message))
+        return rawjson.encode_object(spelled)
 
 
 def _now() -> str:

@@ -6,13 +6,14 @@ outcome before the harness may go on. Custom tools are let pass: the tool host i
 from __future__ import annotations
 
 from harness_durable.adapter import LifeContext
-from harness_durable.events import ASK
-from harness_durable.policy import NOT_STARTED, Verdict, denied
+from harness_durable.policy import NOT_STARTED, UNKNOWN
 from harness_durable.state import ToolCall
+from harness_durable.tools.arguments import MAX_DEPTH
 
+from ..common.admission import admit, finished, permitted
+from ..common.shapes import Json, encode, mapping, value, word
 from .naming import is_custom
 from .results import render
-from .shapes import Json, encode, mapping, value, word
 
 READS = frozenset({"Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite"})
 """Built-in tools that change nothing but the harness itself."""
@@ -21,13 +22,19 @@ CONTAINERS = frozenset({"Agent", "Task"})
 """Tools that hold a loop of their own. Releasing one again is safe: what it does inside is gated call by
 call."""
 
+TOO_DEEP = f"not run: its input is nested more than {MAX_DEPTH} levels deep. Call again with a flatter one."
+
 
 async def hook(ctx: LifeContext, name: str, event: Json) -> Json:
-    """Answer a hook. Raises what the journal raises: then nobody may be answered."""
+    """Answer a hook. What goes into a tool or comes out of it stands as bytes in ``event`` if it could not be
+    read. Raises what the journal raises: then nobody may be answered."""
     call, tool = word(event.get("tool_use_id")), word(event.get("tool_name"))
     match name:
         case "PreToolUse":
-            return await _before(ctx, call, tool, mapping(event.get("tool_input")))
+            arguments = event.get("tool_input")
+            if isinstance(arguments, bytes) and not is_custom(tool):
+                return _deny(await _unread(ctx, call))
+            return await _before(ctx, call, tool, mapping(arguments))
         case "PostToolUse":
             return await _after(ctx, call, tool, event.get("tool_response"))
         case "PostToolUseFailure":
@@ -40,27 +47,29 @@ async def hook(ctx: LifeContext, name: str, event: Json) -> Json:
 
 
 async def _before(ctx: LifeContext, call: str, tool: str, arguments: Json) -> Json:
-    refused = await _permission(ctx, call, tool)
-    if refused:
-        return _deny(refused)
     if is_custom(tool):
-        return _allow()
-    verdict = await ctx.journal.tool_gate(call, ctx.life)
+        refused = await permitted(ctx, call, tool)
+        return _deny(refused) if refused else _allow()
+    verdict = await admit(ctx, call, tool)
     match verdict.action:
         case "release":
             return _allow(_foreground(arguments))
         case "supply":
             return await _supply(ctx, call, tool)
         case _:
-            await _close(ctx, call, verdict)
             return _deny(verdict.text)
 
 
-async def _close(ctx: LifeContext, call: str, verdict: Verdict) -> None:
-    """A call that was released in another life and may not run again has its outcome now."""
+async def _unread(ctx: LifeContext, call: str) -> str:
+    """Close a call whose input nobody could check. Only an older version of ours can have released it."""
     known = ctx.journal.state.tool_calls.get(call)
-    if known is not None and known.open and known.released_in is not None:
-        await ctx.journal.tool_closed(call, "unknown", verdict.text)
+    if known is None or not known.open:
+        return TOO_DEEP
+    if known.released_in is not None:
+        await ctx.journal.tool_closed(call, "unknown", UNKNOWN)
+        return UNKNOWN
+    await ctx.journal.tool_closed(call, "not_started", TOO_DEEP)
+    return TOO_DEEP
 
 
 async def _after(ctx: LifeContext, call: str, tool: str, response: object) -> Json:
@@ -69,9 +78,11 @@ async def _after(ctx: LifeContext, call: str, tool: str, response: object) -> Js
         detail = value(await ctx.journal.reader.content(known.detail))
         return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": detail}}
     if not is_custom(tool):
-        await ctx.journal.tool_finished(
-            call, ok=True, result=_bytes(render(tool, response)), source="hook", detail=encode(response)
-        )
+        if isinstance(response, bytes):
+            result, detail = response, None
+        else:
+            result, detail = _bytes(render(tool, response)), encode(response)
+        await ctx.journal.tool_finished(call, ok=True, result=result, source="hook", detail=detail)
     return {}
 
 
@@ -89,26 +100,7 @@ async def _supply(ctx: LifeContext, call: str, tool: str) -> Json:
             return _allow({"command": ":", "description": "recorded result"})
         if tool in READS:
             return _allow()
-    text = await ctx.journal.reader.text(known.result) if known.result is not None else ""
-    ended = "finished" if known.outcome == "completed" else "failed"
-    return _deny(f"this call has {ended} already and is not run again; its result was:\n{text}")
-
-
-async def _permission(ctx: LifeContext, call: str, tool: str) -> str:
-    """Empty if it may run. Waits for a person, however long that takes."""
-    known = ctx.journal.state.tool_calls.get(call)
-    if ctx.agent.permission_mode != ASK or known is None or not known.open or known.policy == "safe":
-        return ""
-    if known.released_in == ctx.life:
-        return ""
-    await ctx.journal.permission_requested(call, call, tool, ctx.life)
-    await ctx.journal.until(lambda state: state.permissions[call].allow is not None)
-    answer = ctx.journal.state.permissions[call]
-    if answer.allow:
-        return ""
-    reason = denied(answer)
-    await ctx.journal.tool_closed(call, "not_started", reason)
-    return reason
+    return _deny(await finished(ctx, call))
 
 
 def _foreground(arguments: Json) -> Json | None:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 import msgspec
 
 from harness_durable.adapter import Launch
 from harness_durable.events import AgentSpec
+from harness_durable.sandbox import Content
 
+from ..common.shapes import Json
 from . import login
 from .naming import RESUME_SENTINEL, SERVER, main_file
-from .shapes import Json
 
 Mode = Literal["fresh", "resume", "continue"]
 """``fresh``: no conversation yet. ``resume``: an earlier one, and a new message follows. ``continue``: the
@@ -43,7 +45,6 @@ INITIALIZE = "durable-init"
 _HOOK_TIMEOUT = 86400  # seconds; a shorter one would let a call fail while no worker is there
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONFIG = "claude"
-_PLACES = ((b"@PORT@", rb"\u0040PORT@"), (b"@HOME@", rb"\u0040HOME@"))
 
 PASSED_ON = (
     "BASH_DEFAULT_TIMEOUT_MS",
@@ -52,6 +53,7 @@ PASSED_ON = (
     "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE",
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW",
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_CODE_MAX_RETRIES",
     "DISABLE_AUTO_COMPACT",
     "MAX_THINKING_TOKENS",
 )
@@ -79,10 +81,11 @@ class Start(msgspec.Struct, frozen=True):
     login: bool = False
 
 
-def launch(start: Start, mode: Mode, transcript: bytes) -> Launch:
-    """Start or continue a life. ``transcript`` is the main file, unless the mode is ``fresh``."""
+def launch(start: Start, mode: Mode, transcript: Callable[[], AsyncIterator[bytes]]) -> Launch:
+    """Start or continue a life. ``transcript`` gives the main file, unless the mode is ``fresh``: in pieces,
+    since it may be large, and since a conversation may speak of a sandbox's place-holders."""
     native = start.native
-    files: dict[str, bytes] = {f"{_CONFIG}/tmp/.keep": b""}
+    files: dict[str, Content] = {f"{_CONFIG}/tmp/.keep": b""}
     if start.login:
         files |= login.files(_CONFIG)
     if mode == "fresh":
@@ -90,7 +93,7 @@ def launch(start: Start, mode: Mode, transcript: bytes) -> Launch:
     else:
         # A path and not an id: it is found whatever the workspace is called on this machine.
         place = f"{_CONFIG}/projects/{SERVER}/{main_file(native)}"
-        files[place] = _literal(transcript)
+        files[place] = transcript
         session = ["--resume", f"{start.home}/{place}"]
     return Launch((start.binary, *_arguments(start), *session), _environment(start, mode), files)
 
@@ -124,6 +127,7 @@ def _arguments(start: Start) -> list[str]:
 def _environment(start: Start, mode: Mode) -> dict[str, str]:
     config = f"{start.home}/{_CONFIG}"
     env = {
+        "CLAUDE_CODE_MAX_RETRIES": "100",  # as many as it has: it takes no more than 15
         **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
         **_QUIET,
         "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *_PATH.split(":")])).strip(
@@ -139,7 +143,6 @@ def _environment(start: Start, mode: Mode) -> dict[str, str]:
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",  # it would be in this life's home, and lost with it
-        "CLAUDE_CODE_MAX_RETRIES": "100",
     }
     if mode == "continue":
         env["CLAUDE_CODE_RESUME_INTERRUPTED_TURN"] = "1"
@@ -153,10 +156,3 @@ def _access(start: Start) -> dict[str, str]:
     if start.login:
         return {**login.variables(), "ANTHROPIC_BASE_URL": f"http://127.0.0.1:@PORT@/{start.token}"}
     return {"ANTHROPIC_BASE_URL": "http://127.0.0.1:@PORT@", "ANTHROPIC_API_KEY": start.token}
-
-
-def _literal(transcript: bytes) -> bytes:
-    """A conversation may speak of our place-holders; a sandbox must not fill those in."""
-    for place, escaped in _PLACES:
-        transcript = transcript.replace(place, escaped)
-    return transcript

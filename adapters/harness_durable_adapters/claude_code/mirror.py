@@ -4,18 +4,26 @@ deliveries that it tells of."""
 from __future__ import annotations
 
 from harness_durable.adapter import LifeContext
+from harness_durable.gateway import rawjson
 from harness_durable.journal.calls import Told
 
+from ..common.shapes import Json, encode, objects, text_of, word
 from .naming import file_name, main_file
-from .shapes import Json, encode, objects, text_of, word
-from .transcript import Line, is_made_up
+from .transcript import Line, is_made_up, read
 
 
-async def mirror(ctx: LifeContext, frame: Json, offset: int) -> list[str]:
-    """Take a ``transcript_mirror`` frame. ``offset``: where the output stands after it. Returns the uuids of
-    the user's messages that it shows to be delivered. A frame that the log has already changes nothing."""
+def lines_of(frame: Json) -> list[Line]:
+    """The lines of a ``transcript_mirror`` frame. Those that are nested too deeply stay as they were said."""
+    entries = frame.get("entries")
+    if isinstance(entries, bytes):
+        return [line for entry in rawjson.items(entries) if (line := read(bytes(entry))) is not None]
+    return [Line(encode(entry), entry) for entry in objects(entries)]
+
+
+async def mirror(ctx: LifeContext, frame: Json, lines: list[Line], offset: int) -> list[str]:
+    """Take the ``lines`` of a frame. ``offset``: where the output stands after it. Returns the uuids of the
+    user's messages that it shows to be delivered. A frame that the log has already changes nothing."""
     native = ctx.journal.state.native_id
-    lines = [Line(encode(entry), entry) for entry in objects(frame.get("entries"))]
     by_file: dict[str, list[Line]] = {}
     for line in lines:
         by_file.setdefault(_file(line, word(frame.get("filePath")), native), []).append(line)
@@ -43,7 +51,8 @@ def _outcomes(ctx: LifeContext, lines: list[Line]) -> list[Told]:
             if call.released_in is None:
                 found.append(Told(call.id, "not_started", raw))
             else:
-                detail = encode(line.value["toolUseResult"]) if "toolUseResult" in line.value else None
+                whole = "toolUseResult" in line.value and not line.outlined
+                detail = encode(line.value["toolUseResult"]) if whole else None
                 failed = result.get("is_error") is True
                 found.append(Told(call.id, "failed" if failed else "completed", raw, detail))
     return found

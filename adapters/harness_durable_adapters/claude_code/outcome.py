@@ -10,18 +10,24 @@ from typing import cast
 from harness_durable.adapter import TurnEnd
 from harness_durable.state import Session
 
-from .shapes import Json, word
+from ..common.shapes import Json, word
 
 _FINAL = (400, 401, 402, 403, 404, 405, 413, 422)
 """Answers of a provider that stay the same however often one asks."""
+_PASSING = ("api_408", "api_5")
+"""Troubles of the provider that may pass. A rate limit is not one: it has been waited for, or is used up."""
 _REFUSED = 401
 _LOGIN_ATTEMPTS = 3
 """With a login of the harness's own, a refusal of this attempt is for good: a fresh one was refused, too."""
 _STATUS = re.compile(r"API Error: (\d{3})")
+_LOST = re.compile(r"API Error: .*(connect|ECONN|socket|network|timed out|mid-response)", re.IGNORECASE)
+LOST = "connection_failed"
+"""The code of a turn whose connection broke: the word that the newest tested version has for it."""
 
 
-def turn_end(result: Json, stopped_by: str | None) -> TurnEnd:
-    """From a ``result`` frame. ``stopped_by``: who asked for a stop, if anybody did."""
+def turn_end(result: Json, stopped_by: str | None, *, tried: bool = False) -> TurnEnd:
+    """From a ``result`` frame. ``stopped_by``: who asked for a stop, if anybody did. ``tried``: the harness
+    asked again before it gave up. If it did not, the provider has said that there is no use in it."""
     text, kind = word(result.get("result")), word(result.get("subtype"))
     failed = result.get("is_error") is True or kind not in ("", "success")
     if not failed:
@@ -31,7 +37,9 @@ def turn_end(result: Json, stopped_by: str | None) -> TurnEnd:
     said = result.get("errors")
     errors = [word(error) for error in cast(list[object], said)] if isinstance(said, list) else []
     reason = text or "; ".join(error for error in errors if error) or kind
-    return TurnEnd("failed", code=_code(result, text, kind), reason=reason)
+    code = _code(result, text, kind)
+    passing = code == LOST or (tried and code.startswith(_PASSING))
+    return TurnEnd("failed", code=code, reason=reason, transient=passing)
 
 
 def hopeless(frame: Json, state: Session, *, login: bool) -> TurnEnd | None:
@@ -44,6 +52,16 @@ def hopeless(frame: Json, state: Session, *, login: bool) -> TurnEnd | None:
         return None
     failed = [call.reason for call in state.model_calls.values() if call.http_status == status]
     return TurnEnd("failed", code=f"api_{status}", reason=failed[-1] if failed else word(frame.get("error")))
+
+
+def waiting(frame: Json) -> str:
+    """What people are told while the harness waits; empty if it does not say that it waits."""
+    attempt, most = frame.get("attempt"), frame.get("max_retries")
+    if frame.get("subtype") != "api_retry" or not isinstance(attempt, int) or not isinstance(most, int):
+        return ""
+    status = frame.get("error_status")
+    why = f"{status} {word(frame.get('error'))}" if isinstance(status, int) else "the connection broke"
+    return f"waiting {wait_seconds(frame):.0f} s before attempt {attempt + 1} of {most + 1}: {why}"
 
 
 def wait_seconds(frame: Json) -> float:
@@ -59,4 +77,6 @@ def _code(result: Json, text: str, kind: str) -> str:
     found = _STATUS.search(text)
     if found is not None:
         return f"api_{found[1]}"
+    if _LOST.match(text) is not None:
+        return LOST
     return word(result.get("terminal_reason")) or kind

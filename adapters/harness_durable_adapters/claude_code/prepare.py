@@ -6,15 +6,20 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from harness_durable.adapter import Launch, LifeContext
 from harness_durable.crashpoints import reach
 
+from .compaction import without_summed
 from .evidence import gather
 from .launch import Start, launch
-from .naming import main_file
+from .lost import is_pending
+from .naming import main_file, message_uuid
 from .proof import can_continue
-from .rebuild import Rebuilt, file_of, rebuild, same_start
-from .transcript import Finding, parse
+from .rebuild import Rebuilt, rebuild
+from .stored import changes, pieces, slim_lines
+from .transcript import Finding, Line
 
 log = logging.getLogger("harness_durable.claude_code")
 
@@ -23,13 +28,14 @@ async def prepare(ctx: LifeContext) -> Launch:
     """Everything to start this life with. See ``Adapter.prepare``."""
     journal = ctx.journal
     name = main_file(journal.state.native_id)
-    old = await journal.transcript_lines(name)
-    lines, findings = parse(old, journal.state.native_id)
-    rebuilt = rebuild(lines, await gather(ctx, lines))
-    new = [line.raw for line in rebuilt.lines]
-    if new != old:
-        keep = same_start(old, new)
-        await journal.transcript_replaced(name, keep, new[keep:], _reason(rebuilt, findings))
+    lines, findings, count = await slim_lines(journal, name)
+    rebuilt = rebuild(lines, await gather(ctx, lines, findings))
+    kept, summed = without_summed(rebuilt.lines)
+    splices = await changes(journal, name, lines, count, kept)
+    if splices:
+        if summed:
+            splices[0] = structs.replace(splices[0], shown=_shown(ctx, name, summed))
+        await journal.transcript_replaced(name, splices, _reason(rebuilt, findings, len(summed)))
     reach("recovery.rebuilt")
     mode = rebuilt.mode
     if mode == "continue" and not await can_continue(ctx.harness):
@@ -43,12 +49,22 @@ async def prepare(ctx: LifeContext) -> Launch:
         custom=bool(ctx.tools.tools),
         login=ctx.login,
     )
-    return launch(start, mode, file_of(rebuilt.lines))
+    return launch(start, mode, lambda: pieces(journal, name))
 
 
-def _reason(rebuilt: Rebuilt, findings: Sequence[Finding]) -> str:
+def _shown(ctx: LifeContext, file: str, summed: Sequence[Line]) -> tuple[str, ...]:
+    """The messages of this turn that the lines before the compaction showed to be delivered."""
+    state = ctx.journal.state
+    before = {line.delivered for line in summed}.union(state.transcripts[file].shown)
+    ours = [message_uuid(state.native_id, one.id) for one in state.messages.values() if one.turn == ctx.turn]
+    return tuple(uuid for uuid in ours if uuid in before)
+
+
+def _reason(rebuilt: Rebuilt, findings: Sequence[Finding], summed: int) -> str:
     """In words, for people who read the log."""
     parts = [f"result written for {call}" for call in rebuilt.made_up]
+    if summed:
+        parts.append(f"{summed} lines before the last compaction are left out")
     parts += [f"response {name} is given again" for name in rebuilt.cut]
     for trouble, count in Counter(finding.trouble for finding in findings).items():
         first = next(finding for finding in findings if finding.trouble == trouble)
@@ -56,6 +72,8 @@ def _reason(rebuilt: Rebuilt, findings: Sequence[Finding]) -> str:
         parts.append(
             f"{count} {trouble} (first: line {first.line}, byte {first.offset}, {first.length} bytes{zeros})"
         )
+    if any(is_pending(line) for line in rebuilt.lines):
+        parts.append("the model is told of what is lost with the next message")
     reason = "; ".join(parts) or "notes of an earlier recovery left out"
     log.info("transcript rebuilt: %s", reason)
     return reason

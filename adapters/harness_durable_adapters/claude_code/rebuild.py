@@ -2,7 +2,10 @@
 
 A response whose calls must run (again) in the harness is cut out: the harness asks once more, the gateway
 answers from the log, and the barrier decides call by call. A response of which something has begun stays,
-and every call of it gets its one result. ``rebuild`` of its own result changes nothing."""
+and every call of it gets its one result. ``rebuild`` of its own result changes nothing.
+
+What is lost the model is told once, by a line that stays in the transcript; as soon as that changes nothing
+that it was asked before, so that recorded answers still fit."""
 
 from __future__ import annotations
 
@@ -13,16 +16,20 @@ import msgspec
 
 from harness_durable.policy import UNKNOWN
 
+from ..common.shapes import Json
 from .case import (
     Answer,
     Case,
     Response,
     assistant_line,
     closing_line,
+    opening_line,
     prompt_line,
     result_line,
 )
-from .shapes import Json
+from .compaction import is_boundary
+from .lost import is_pending, pending, pending_line
+from .slim import bare
 from .transcript import Line, is_conversation, is_made_up, repair, tail
 
 Mode = Literal["fresh", "resume", "continue"]
@@ -44,7 +51,10 @@ def asked_for(lines: Sequence[Line]) -> frozenset[str]:
 
 def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
     """The transcript to start from, and how to start."""
-    lines = repair(found)
+    waiting = [line for line in found if is_pending(line)]
+    clauses = [*map(pending, waiting), case.lost]
+    case = msgspec.structs.replace(case, lost="; ".join(clause for clause in clauses if clause))
+    lines = repair([line for line in found if not is_pending(line)])
     if case.ending or _delivered(lines, case):
         lines = _without_interruption(lines)
     there = asked_for(lines)
@@ -60,9 +70,14 @@ def rebuild(found: Sequence[Line], case: Case) -> Rebuilt:
             lines = _answered(_completed(lines, response, case), case, made_up)
     lines = [_corrected(line, case, made_up) for line in lines]
     cut = tuple(response.id for response in again)
+    if case.lost:
+        lines = _opened(lines, case)
     if _delivered(lines, case):
-        return Rebuilt(_without_end(lines), "continue", tuple(made_up), cut)
+        return Rebuilt(_postponed(_without_end(lines), waiting, case), "continue", tuple(made_up), cut)
     mode: Mode = "resume" if any(is_conversation(line) for line in lines) else "fresh"
+    if case.answered or mode == "fresh":
+        later = msgspec.structs.replace(case, lost="")
+        return Rebuilt(_postponed(_closed(lines, later), waiting, case), mode, tuple(made_up), cut)
     return Rebuilt(_closed(lines, case), mode, tuple(made_up), cut)
 
 
@@ -76,7 +91,11 @@ def _without_interruption(lines: list[Line]) -> list[Line]:
 
 def _delivered(lines: Sequence[Line], case: Case) -> bool:
     """Has the harness got the message of the turn that is not settled?"""
-    return case.running and any(line.delivered == case.prompt for line in lines)
+    return case.running and _shows(lines, case.prompt, case)
+
+
+def _shows(lines: Sequence[Line], uuid: str, case: Case) -> bool:
+    return uuid in case.shown or any(line.delivered == uuid for line in lines)
 
 
 def _without(lines: Sequence[Line], response: Response) -> list[Line]:
@@ -103,7 +122,7 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
         return _without(lines, response)
     lines = list(lines)
     uuid = response.prompt[0]
-    if uuid and not any(line.delivered == uuid for line in lines):
+    if uuid and not _shows(lines, uuid, case):
         lines.append(prompt_line(lines, response, case))
     there = [line for line in lines if _belongs(line, response)]
     asked = {call for line in there for call in line.asks}
@@ -118,12 +137,7 @@ def _completed(lines: list[Line], response: Response, case: Case) -> list[Line]:
 
 
 def _same(block: Json, line: Line) -> bool:
-    return any(_bare(other) == _bare(block) for other in line.blocks)
-
-
-def _bare(block: Json) -> Json:
-    """What the model said: without marks for the cache, and without members that say nothing."""
-    return {name: item for name, item in block.items() if name != "cache_control" and item is not None}
+    return any(bare(other) == bare(block) for other in line.blocks)
 
 
 def _answered(lines: list[Line], case: Case, made_up: list[str]) -> list[Line]:
@@ -182,19 +196,34 @@ def _without_end(lines: list[Line]) -> list[Line]:
 
 
 def _closed(lines: list[Line], case: Case) -> list[Line]:
-    """A settled turn must not look interrupted, or the harness would put words into it."""
+    """A settled turn must not look interrupted, or the harness would put words into it. The model is told
+    what is lost."""
     last = tail(lines)
-    if last is None or last.kind == "assistant":
+    if last is None or (last.kind == "assistant" and not case.lost):
         return lines
     return [*lines, closing_line(lines, last, case)]
 
 
-def same_start(old: Sequence[bytes], new: Sequence[bytes]) -> int:
-    """How many lines at the start are the same."""
-    for place, (one, other) in enumerate(zip(old, new, strict=False)):
-        if one != other:
-            return place
-    return min(len(old), len(new))
+def _opened(lines: list[Line], case: Case) -> list[Line]:
+    """A conversation whose first message is lost still begins on the user's side."""
+    place = next((place for place, line in enumerate(lines) if is_conversation(line)), None)
+    if any(is_boundary(line) for line in lines):
+        return lines  # it begins with what a compaction preserved, and the harness with the summary
+    if place is None:
+        return lines if case.answered else [*lines, opening_line([], case)]
+    first = lines[place]
+    if first.kind != "assistant":
+        return lines
+    opening = opening_line(lines[place:], case)
+    return [*lines[:place], opening, first.changed(parentUuid=opening.uuid), *lines[place + 1 :]]
+
+
+def _postponed(lines: list[Line], waiting: list[Line], case: Case) -> list[Line]:
+    """The model is told with the next message."""
+    if not case.lost:
+        return lines
+    same = next((line for line in waiting if pending(line) == case.lost), None)
+    return [*lines, same or pending_line(case.lost)]
 
 
 def content_for(text: str, *, custom: bool) -> object:
@@ -203,5 +232,5 @@ def content_for(text: str, *, custom: bool) -> object:
 
 
 def file_of(lines: Sequence[Line]) -> bytes:
-    """The file's content."""
-    return b"".join(line.raw + b"\n" for line in lines)
+    """The file's content, for the harness."""
+    return b"".join(line.raw + b"\n" for line in lines if not is_pending(line))

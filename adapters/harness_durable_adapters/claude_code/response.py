@@ -6,7 +6,7 @@ import msgspec
 
 from harness_durable.gateway.anthropic import Anthropic
 
-from .shapes import Json, decode, mapping, objects, word
+from ..common.shapes import Json, mapping, objects, outline, word
 
 _WIRE = Anthropic()
 
@@ -23,7 +23,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 def parse(content_type: str, body: bytes) -> Recorded | None:
     """``None`` if it is no message: an error, or a body that makes no sense."""
-    message = decode(_WIRE.to_json(body) if "event-stream" in content_type else body) or {}
+    message = outline(_WIRE.to_json(body) if "event-stream" in content_type else body) or {}
     if message.get("type") != "message":
         return None
     return Recorded(
@@ -37,7 +37,7 @@ def parse(content_type: str, body: bytes) -> Recorded | None:
 
 def results_in(request: bytes) -> dict[str, Json]:
     """The tool results within a request, by call: exactly what the model was shown."""
-    body = decode(request) or {}
+    body = outline(request) or {}
     found: dict[str, Json] = {}
     for message in objects(body.get("messages")):
         for block in objects(message.get("content")):

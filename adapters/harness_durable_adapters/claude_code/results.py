@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from .shapes import Json, encode, mapping, text_of, word
+from ..common.shapes import Json, encode, mapping, text_of, word
 
 
 def render(tool: str, response: object) -> str:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,12 +21,13 @@ from anyio.abc import Process
 from harness_durable.adapter import Harness
 from harness_durable.events import AgentSpec
 
+from ..common.lines import Lines
+from ..common.shapes import Json, decode, mapping, objects, word
 from . import frames
 from .case import Answer, Case, Response
 from .launch import INITIALIZE, Mode, Start, initialize, launch
 from .rebuild import file_of, rebuild
 from .selftest_model import Model, Reply
-from .shapes import Json, decode, mapping, objects, word
 from .transcript import made
 
 SECONDS = 60.0
@@ -106,11 +107,15 @@ class _Test:
     async def _life(self, mode: Mode, transcript: bytes, message: bytes | None) -> None:
         agent = AgentSpec("claude-code", self._harness.version, "claude-sonnet-4-5", "", "", tools=("Bash",))
         start = Start(self._harness.path, self._native, agent, str(self.home), "self-test", custom=False)
-        plan = launch(start, mode, transcript)
-        for name, content in plan.files.items():
+
+        async def content() -> AsyncGenerator[bytes]:
+            yield transcript
+
+        plan = launch(start, mode, content)
+        for name, part in plan.files.items():
             path = anyio.Path(self.home / name)
             await path.parent.mkdir(parents=True, exist_ok=True)
-            await path.write_bytes(content)
+            await path.write_bytes(part if isinstance(part, bytes) else transcript)
         env = {name: text.replace("@PORT@", str(self._model.port)) for name, text in plan.env.items()}
         process = await anyio.open_process(
             plan.argv, env=env, cwd=self.work, stderr=subprocess.DEVNULL, start_new_session=True
@@ -128,7 +133,7 @@ class _Test:
         if stdin is None or stdout is None:
             return
         await stdin.send(frames.request(INITIALIZE, initialize(custom=False)) + (message or b""))
-        lines = frames.Lines()
+        lines = Lines()
         allowed = False
         async for chunk in stdout:
             for _, line in lines.feed(chunk):

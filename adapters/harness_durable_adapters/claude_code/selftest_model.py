@@ -11,7 +11,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from harness_durable.gateway.anthropic import Anthropic
 
-from .shapes import Json, decode, encode, objects
+from ..common.shapes import Json, decode, encode, objects
 
 Reply = tuple[str, Json]
 """Id and only block of a message."""

@@ -5,15 +5,15 @@ change stay byte for byte what they were."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from harness_durable.gateway import rawjson
 
+from ..common.shapes import Json, decode, encode, has_no_number, mapping, objects, outline, text_of, word
 from .naming import RESUME_SENTINEL
-from .shapes import Json, decode, encode, has_no_number, mapping, objects, outline, text_of, word
 
 Trouble = Literal["unreadable", "torn", "duplicate", "dangling", "foreign", "deep", "no_number"]
 """``unreadable``: no JSON object. ``torn``: the same at the very end, or zero bytes behind an object.
@@ -31,21 +31,26 @@ _STOPPED = (
 
 class Finding(msgspec.Struct, frozen=True):
     """Something wrong with a line: its number from 0, its place and length in bytes. ``zeros``: how many zero
-    bytes it ends in, as a power cut leaves them."""
+    bytes it ends in, as a power cut leaves them. ``lost``: it cannot be read at all, and is left out."""
 
     trouble: Trouble
     line: int
     offset: int
     length: int
     zeros: int = 0
+    lost: bool = False
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A readable line, as it is written and as it is understood. ``outlined``: ``value`` is not all of it."""
+    """A readable line, as it is written and as it is understood. ``outlined``: ``value`` is not all of it.
+    ``number``: the log has it as this line, from 0; -1 if the log has it not, or not as it is now. Without
+    ``raw`` it is a slim one; ``hung`` then says that its parent is another one by now."""
 
     raw: bytes
     value: Json
     outlined: bool = False
+    number: int = -1
+    hung: bool = False
 
     @property
     def uuid(self) -> str:
@@ -102,7 +107,9 @@ class Line(msgspec.Struct, frozen=True):
         return self.uuid if self.kind == "user" and not self.results else ""
 
     def changed(self, **members: object) -> Line:
-        """The same line with other members."""
+        """The same line with other members. Only the parent of a slim line can be changed."""
+        if not self.raw:
+            return msgspec.structs.replace(self, value={**self.value, **members}, hung=True)
         if not self.outlined:
             return made({**self.value, **members})
         spelled = {name: msgspec.Raw(encode(member)) for name, member in members.items()}
@@ -115,44 +122,69 @@ def made(value: Json) -> Line:
     return Line(encode(value), value)
 
 
-def parse(lines: Sequence[bytes], native: str = "") -> tuple[list[Line], list[Finding]]:
-    """Every readable line in order, and what is wrong. ``native``: whose transcript it should be."""
-    found: list[Line] = []
-    findings: list[Finding] = []
-    parents: list[tuple[str, Finding]] = []
-    known: set[str] = set()
-    offset = 0
-    for number, raw in enumerate(lines):
-        here = offset
-        offset += len(raw) + 1
-        place = Finding("torn", number, here, len(raw), len(raw) - len(raw.rstrip(b"\0")))
+class Parser:
+    """Reads a transcript line by line. ``native``: whose it should be; ``keep``: what is kept of a line."""
 
-        def note(trouble: Trouble, place: Finding = place) -> Finding:
+    def __init__(self, native: str = "", keep: Callable[[Line], Line] | None = None) -> None:
+        self._native, self._keep = native, keep
+        self._found: list[Line] = []
+        self._findings: list[Finding] = []
+        self._parents: list[tuple[str, Finding]] = []
+        self._known: set[str] = set()
+        self._offset = 0
+        self.count = 0
+
+    def take(self, raw: bytes) -> None:
+        """The next line."""
+        place = Finding("torn", self.count, self._offset, len(raw), len(raw) - len(raw.rstrip(b"\0")))
+        self.count += 1
+        self._offset += len(raw) + 1
+        line = read(raw)
+        if line is not None:
+            self._judge(line, place)
+            if len(line.raw) == len(raw):
+                line = msgspec.structs.replace(line, number=place.line)
+            self._found.append(self._keep(line) if self._keep is not None else line)
+        elif raw.strip():
+            self._findings.append(msgspec.structs.replace(place, trouble="unreadable", lost=True))
+
+    def _judge(self, line: Line, place: Finding) -> None:
+        def note(trouble: Trouble) -> Finding:
             return msgspec.structs.replace(place, trouble=trouble)
 
-        line = _read(raw)
-        if line is None:
-            if raw.strip():
-                findings.append(note("torn" if number == len(lines) - 1 else "unreadable"))
-            continue
-        found.append(line)
         if place.zeros:
-            findings.append(note("torn"))
+            self._findings.append(note("torn"))
         if line.outlined:
-            findings.append(note("deep"))
+            self._findings.append(note("deep"))
         elif has_no_number(line.raw):
-            findings.append(note("no_number"))
-        if line.uuid and line.uuid in known:
-            findings.append(note("duplicate"))
-        known.add(line.uuid)
-        parents.append((line.parent, note("dangling")))
-        if native and word(line.value.get("sessionId")) not in ("", native):
-            findings.append(note("foreign"))
-    findings += [finding for parent, finding in parents if parent and parent not in known]
-    return found, sorted(findings, key=lambda finding: finding.line)
+            self._findings.append(note("no_number"))
+        if line.uuid and line.uuid in self._known:
+            self._findings.append(note("duplicate"))
+        self._known.add(line.uuid)
+        if line.parent and line.parent not in self._known:
+            self._parents.append((line.parent, note("dangling")))
+        if self._native and word(line.value.get("sessionId")) not in ("", self._native):
+            self._findings.append(note("foreign"))
+
+    def end(self) -> tuple[list[Line], list[Finding]]:
+        """Every readable line in order, and what is wrong."""
+        found = self._findings + [finding for parent, finding in self._parents if parent not in self._known]
+        found.sort(key=lambda finding: finding.line)
+        if found and found[-1].line == self.count - 1 and found[-1].lost:
+            found[-1] = msgspec.structs.replace(found[-1], trouble="torn")
+        return self._found, found
 
 
-def _read(raw: bytes) -> Line | None:
+def parse(lines: Iterable[bytes], native: str = "") -> tuple[list[Line], list[Finding]]:
+    """The same at once, for what is in memory."""
+    parser = Parser(native)
+    for raw in lines:
+        parser.take(raw)
+    return parser.end()
+
+
+def read(raw: bytes) -> Line | None:
+    """A line as far as it can be read; ``None`` if it holds no object."""
     trimmed = raw.strip(b"\0 \t\r\n")
     value = decode(trimmed)
     if value is not None:
