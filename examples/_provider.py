@@ -1,4 +1,5 @@
-"""What lets the examples run anywhere: a model that follows a script, when you have set no key."""
+"""What lets the examples run anywhere: a model that follows a script, when you have set no key. And a worker
+to be killed."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,3 +65,13 @@ def folder() -> Generator[Path]:
             yield Path(path)
         finally:
             os.chdir(before)
+
+
+def kill_worker_after(effect: Path, program: str) -> None:
+    """Run ``program`` as a worker, and kill it as soon as the file ``effect`` is there."""
+    worker = subprocess.Popen([sys.executable, program, "first"])
+    while not effect.exists():
+        assert worker.poll() is None, "the first worker ended by itself"
+        time.sleep(0.05)
+    worker.kill()
+    worker.wait()

@@ -6,12 +6,11 @@ python examples/survive_kill.py
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from _provider import calls, folder, model, says
+from _provider import calls, folder, kill_worker_after, model, says
 
 from harness_durable import Durable, TurnResult, tool
 
@@ -44,12 +43,7 @@ def main() -> None:
         says("1.4.2 is deployed, once: I was not told so, but it is on record."),
     )
     with folder(), model(*script):
-        first = subprocess.Popen([sys.executable, __file__, "first"])
-        while not RECORD.exists():
-            assert first.poll() is None, "the first worker ended by itself"
-            time.sleep(0.05)
-        first.kill()
-        first.wait()
+        kill_worker_after(RECORD, __file__)
         print("The first worker was killed right after the deployment.")
 
         result = asyncio.run(work())

@@ -6,12 +6,11 @@ python examples/tool_with_probe.py
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from _provider import calls, folder, model, says
+from _provider import calls, folder, kill_worker_after, model, says
 
 from harness_durable import NOT_HAPPENED, Durable, TurnResult, tool
 
@@ -48,12 +47,7 @@ def main() -> None:
         folder(),
         model(calls("mcp__durable__place_order", article="kettle"), says("The kettle is ordered.")),
     ):
-        first = subprocess.Popen([sys.executable, __file__, "first"])
-        while not (ORDERS / "kettle").exists():
-            assert first.poll() is None, "the first worker ended by itself"
-            time.sleep(0.05)
-        first.kill()
-        first.wait()
+        kill_worker_after(ORDERS / "kettle", __file__)
         print("The first worker was killed right after the order was placed.")
 
         result = asyncio.run(work())

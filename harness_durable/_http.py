@@ -7,9 +7,32 @@ import logging
 import ssl
 
 import httpx
-from httpx import AsyncClient, HTTPError, InvalidURL, Limits, Response, Timeout
+from httpx import (
+    AsyncClient,
+    ConnectError,
+    HTTPError,
+    InvalidURL,
+    Limits,
+    NetworkError,
+    RemoteProtocolError,
+    Response,
+    Timeout,
+    TimeoutException,
+)
 
-__all__ = ("AsyncClient", "HTTPError", "InvalidURL", "Limits", "Response", "Timeout", "client")
+__all__ = (
+    "AsyncClient",
+    "ConnectError",
+    "HTTPError",
+    "InvalidURL",
+    "Limits",
+    "NetworkError",
+    "RemoteProtocolError",
+    "Response",
+    "Timeout",
+    "TimeoutException",
+    "client",
+)
 
 for _name in ("httpx", "httpcore"):
     # What they say at lower levels holds URLs and headers, and so what a provider echoes of a key.

@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from harness_durable.events import AgentSpec, ReplayPolicy, Rung
-from harness_durable.sandbox import Link
+from harness_durable.sandbox import Content, Link
 
 if TYPE_CHECKING:
     from harness_durable.journal import Journal
@@ -31,14 +31,16 @@ class Harness(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """Declared, not discovered by failing. ``exact`` names the built-in tools whose release is recorded one
-    by one before they run; the others have only the gateway as their barrier."""
+    """Declared, not discovered by failing. ``exact`` names the built-in tools of which the harness asks us
+    before it runs a call, and runs nothing if nobody answers; None: all that it can run. The calls of others
+    are released with their response: one that was cut off is unknown even if it never began, and a repeat of
+    it cannot be refused. Custom tools are always exact."""
 
     steer: bool
     stop: bool
     custom_tools: bool
     subagents: bool
-    exact: frozenset[str]
+    exact: frozenset[str] | None
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -46,16 +48,23 @@ class Launch(msgspec.Struct, frozen=True):
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
 
 
 class TurnEnd(msgspec.Struct, frozen=True):
-    """How the harness settled the turn. ``code`` is a short word for a failure, such as ``api_401``."""
+    """How the harness settled the turn. ``code`` is a short word for a failure, such as ``api_401``.
+    ``transient``: it failed for a trouble between the harness and the provider that may have passed by now;
+    the driver goes on with the turn once before it lets it fail."""
 
     kind: Literal["completed", "failed", "cancelled"]
     text: str = ""
     code: str = ""
     reason: str = ""
+    transient: bool = False
+
+
+def _unheard(text: str) -> None:
+    """Nobody looks."""
 
 
 @dataclass
@@ -64,8 +73,10 @@ class LifeContext:
 
     ``ready`` is set by the adapter once the harness's barrier is in place; the gateway forwards nothing
     before. ``token`` is what the harness must present to the gateway as its API key. ``home`` is where the
-    sandbox puts the files of ``Launch``, as the harness sees it. ``login``: the harness uses a login of its
-    own as its key; then ``token`` is the first part of the gateway's path.
+    sandbox puts the files of ``Launch``, ``cwd`` the workspace, both absolute and as the harness sees them
+    (that of ``agent`` is the session's name for it, the same on all hosts). ``login``: the harness uses a
+    login of its own as its key; then ``token`` is the first part of the gateway's path. ``progress`` takes
+    words about what the harness waits for just now, for people to see, and returns at once.
     """
 
     session: str
@@ -78,8 +89,10 @@ class LifeContext:
     tools: ToolHost
     token: str
     home: str
+    cwd: str
     ready: anyio.Event
     login: bool = False
+    progress: Callable[[str], None] = _unheard
 
 
 class Adapter(Protocol):
@@ -156,11 +169,6 @@ class ReadsVariables(Protocol):
     def variables(self) -> Sequence[str]: ...
 
 
-def policy_table(adapter: Adapter, overrides: Mapping[str, ReplayPolicy]) -> dict[str, ReplayPolicy]:
-    """Policies of the built-in tools with a session's overrides."""
-    return {**adapter.policies, **overrides}
-
-
 __all__: Sequence[str] = (
     "Adapter",
     "Capabilities",
@@ -169,5 +177,4 @@ __all__: Sequence[str] = (
     "LifeContext",
     "ReadsVariables",
     "TurnEnd",
-    "policy_table",
 )

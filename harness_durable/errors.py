@@ -55,10 +55,10 @@ class UsageError(HarnessDurableError):
 class UnknownName(UsageError):
     """A name that no registry knows; the sentence lists the known ones."""
 
-    def __init__(self, what: str, name: str, known: Sequence[str], hint: str = "") -> None:
+    def __init__(self, what: str, name: str, known: Sequence[str], hint: str = "name one of these") -> None:
+        """``hint`` is the next step."""
         self.what, self.name, self.known = what, name, tuple(known)
-        tail = f" {hint}" if hint else ""
-        super().__init__(f"no {what} named {name!r}; known: {', '.join(known) or 'none'}.{tail}")
+        super().__init__(f"no {what} named {name!r}; known: {', '.join(known) or 'none'}; {hint}")
 
 
 class BadSetting(UsageError):
@@ -137,7 +137,8 @@ class StorageUnavailable(StorageError):
 
 
 class LeaseLost(StorageUnavailable):
-    """A worker could not renew its lease and has stopped driving; the World goes on without it."""
+    """A worker could not renew its lease in time, or the store does not know it any more: it stops driving,
+    and begins anew as another worker. The World goes on without it."""
 
 
 class DamagedLog(StorageError):
@@ -148,7 +149,8 @@ class DamagedLog(StorageError):
         size = "" if length is None else f" ({length} bytes)"
         super().__init__(
             f"{where}: damaged at byte {offset}{size}; {remains}. Nothing was overwritten: "
-            "copy the file away and restore it from a backup; `trace --json` reads what remains"
+            "copy the file away and restore it from a backup; "
+            "`trace --json` shows what remains, `export --salvage` saves it"
         )
 
 

@@ -2,9 +2,8 @@
 
 An event says what happened, in the past tense. Everything else (turns, lives, calls, cost) is derived by
 ``fold``. What surprises: ids of lives and calls are part of the events, so that a fold never has to invent
-one; and whatever a harness, a model or a tool said is a ``Payload``, never parsed here.
-
-To add a kind: a struct here, a transition in ``journal``, a case in ``fold``.
+one; and whatever a harness, a model or a tool said is a ``Payload``, never parsed here. To add a kind: a
+struct here, a transition in ``journal``, a case in ``fold``.
 """
 
 from __future__ import annotations
@@ -13,10 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from harness_durable.payload import Payload
+from harness_durable.payload import Media, Payload
 
 FORMAT = 1
-"""Version of the log's format. A reader refuses a larger one; every older one must fold for ever."""
+"""Version of the log's format. A reader refuses a larger one; every older one must fold for ever. A new kind
+needs no new number, as who does not know it refuses the log; a new field that changes what an old kind means
+does, as readers skip the fields that they do not know."""
 
 ReplayPolicy = Literal["safe", "idempotent", "never"]
 """What may be done with a released call that has no outcome: see ``policy``."""
@@ -92,12 +93,29 @@ class SessionClosed(Event, frozen=True, tag="session.closed"):
     reason: str
 
 
+class SessionMoved(Event, frozen=True, tag="session.moved"):
+    """It goes on in another store, with all that is before this record: nobody drives it here any more,
+    nobody writes into it. ``status`` and ``due`` are what its row said, and says there."""
+
+    to: str
+    status: str
+    due: int | None = None
+
+
 # ------------------------------------------------------------------------------- messages, turns
 
 
 class MessageAccepted(Event, frozen=True, tag="message.accepted"):
+    """``not_before``: it starts its turn no earlier than this (ms, wall clock); 0: at once."""
+
     message: str
     text: Payload
+    not_before: int = 0
+
+
+class MessageWithdrawn(Event, frozen=True, tag="message.withdrawn"):
+    message: str
+    by: str
 
 
 class TurnStarted(Event, frozen=True, tag="turn.started"):
@@ -114,11 +132,13 @@ class MessageDelivered(Event, frozen=True, tag="message.delivered"):
 
 
 class TurnInterrupted(Event, frozen=True, tag="turn.interrupted"):
-    """A life ended before the turn was settled. ``planned``: by us, as in a deploy."""
+    """A life ended before the turn was settled. ``planned``: by us, as in a deploy. ``transient``: the harness
+    gave the turn up for a trouble that may pass, and we go on with it."""
 
     turn: str
     reason: str
     planned: bool = False
+    transient: bool = False
 
 
 class TurnResumed(Event, frozen=True, tag="turn.resumed"):
@@ -195,11 +215,8 @@ class LifeEnded(Event, frozen=True, tag="life.ended"):
 
 
 class ModelRequested(Event, frozen=True, tag="model.requested"):
-    """One request is about to go upstream.
-
-    The body is kept as parts: those of call ``base`` up to ``keep``, then ``parts``. So a turn whose
-    requests each repeat the whole conversation costs only what is new. ``attempt`` counts from 1.
-    """
+    """One request is about to go upstream. Its body is kept as parts: those of call ``base`` up to ``keep``,
+    then ``parts``. So a turn whose requests each repeat the whole conversation costs only what is new."""
 
     call: str
     key: str
@@ -234,6 +251,14 @@ class ModelFailed(Event, frozen=True, tag="model.failed"):
     reason: str
 
 
+class ModelWithheld(Event, frozen=True, tag="model.withheld"):
+    """The provider refused ``call`` because of these; no later request of the session shows them to it."""
+
+    call: str
+    media: tuple[Media, ...]
+    reason: str
+
+
 class ModelReplayed(Event, frozen=True, tag="model.replayed"):
     """A request was answered from the log: nothing was paid."""
 
@@ -257,11 +282,13 @@ class ToolRequested(Event, frozen=True, tag="tool.requested"):
 
 
 class ToolReleased(Event, frozen=True, tag="tool.released"):
-    """It may run from now on. ``key`` is the idempotency key of a custom tool."""
+    """It may run from now on. ``key`` is the idempotency key of a custom tool. ``request``: the harness does
+    not ask before it runs the tool, so that it may run from the answer to this ``sandbox.Request`` on."""
 
     call: str
     life: str
     key: str = ""
+    request: int | None = None
 
 
 class ToolCompleted(Event, frozen=True, tag="tool.completed"):
@@ -324,13 +351,17 @@ class TranscriptAppended(Event, frozen=True, tag="transcript.appended"):
 
 
 class TranscriptReplaced(Event, frozen=True, tag="transcript.replaced"):
-    """The first ``keep`` lines stay, the rest is replaced by ``lines``: what recovery wrote."""
+    """The first ``keep`` lines stay, ``drop`` lines behind them (None: all the rest) are replaced by
+    ``lines``: what recovery wrote. ``shown`` is set where a later line sums up those that were dropped: what
+    they showed to be delivered, in the adapter's words."""
 
     file: str
     keep: int
     lines: Payload
     count: int
     reason: str
+    drop: int | None = None
+    shown: tuple[str, ...] | None = None
 
 
 class PermissionRequested(Event, frozen=True, tag="permission.requested"):
@@ -347,43 +378,17 @@ class PermissionResolved(Event, frozen=True, tag="permission.resolved"):
     reason: str = ""
 
 
+# fmt: off
 AnyEvent = (
-    SessionCreated
-    | SessionClaimed
-    | SessionReleased
-    | SessionClosed
-    | MessageAccepted
-    | TurnStarted
-    | MessageDelivered
-    | TurnInterrupted
-    | TurnResumed
-    | StopRequested
-    | TurnCompleted
-    | TurnFailed
-    | TurnCancelled
-    | TurnNeedsInput
-    | SteerAccepted
-    | SteerDelivered
-    | LifeStarted
-    | LifeAttached
-    | LifeEnded
-    | ModelRequested
-    | ModelCompleted
-    | ModelFailed
-    | ModelReplayed
-    | ToolRequested
-    | ToolReleased
-    | ToolCompleted
-    | ToolFailed
-    | ToolCancelled
-    | ToolNotStarted
-    | ToolUnknown
-    | ToolRefused
-    | TranscriptAppended
-    | TranscriptReplaced
-    | PermissionRequested
-    | PermissionResolved
+    SessionCreated | SessionClaimed | SessionReleased | SessionClosed | SessionMoved | MessageAccepted
+    | MessageWithdrawn | TurnStarted | MessageDelivered | TurnInterrupted | TurnResumed | StopRequested
+    | TurnCompleted | TurnFailed | TurnCancelled | TurnNeedsInput | SteerAccepted | SteerDelivered
+    | LifeStarted | LifeAttached | LifeEnded | ModelRequested | ModelCompleted | ModelFailed
+    | ModelWithheld | ModelReplayed | ToolRequested | ToolReleased | ToolCompleted | ToolFailed
+    | ToolCancelled | ToolNotStarted | ToolUnknown | ToolRefused | TranscriptAppended | TranscriptReplaced
+    | PermissionRequested | PermissionResolved
 )
+# fmt: on
 
 
 class Entry(msgspec.Struct, frozen=True):

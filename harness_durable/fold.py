@@ -18,6 +18,7 @@ from harness_durable.state import (
     Life,
     Message,
     ModelCall,
+    Move,
     Outcome,
     Permission,
     Segment,
@@ -26,9 +27,10 @@ from harness_durable.state import (
     Transcript,
     Turn,
     TurnStatus,
+    Withheld,
 )
 
-VERSION = 1
+VERSION = 2
 """Of the state's shape and meaning. A snapshot of another version is ignored, and the log read instead."""
 
 SHORT = 1024
@@ -50,6 +52,11 @@ def fold(entries: Iterable[ev.Entry], state: Session | None = None) -> Session:
 def dump(state: Session) -> bytes:
     """A snapshot, for the World to keep."""
     return _encoder.encode((VERSION, state))
+
+
+def copy(state: Session) -> Session:
+    """One that can be folded on without changing this one."""
+    return _decoder.decode(dump(state))[1]
 
 
 def load(data: bytes) -> Session | None:
@@ -75,8 +82,15 @@ def apply(state: Session, entry: ev.Entry) -> None:
             state.worker = ""
         case ev.SessionClosed():
             state.closed = True
+        case ev.SessionMoved():
+            if state.moved is None:
+                state.moved = Move(event.to, entry.seq, event.status, event.due)
+            state.closed = True
         case ev.MessageAccepted() | ev.MessageDelivered() | ev.SteerAccepted() | ev.SteerDelivered():
             _message(state, entry, event)
+        case ev.MessageWithdrawn():
+            if event.message in state.messages:
+                state.messages[event.message].status = "withdrawn"
         case (
             ev.TurnStarted()
             | ev.TurnInterrupted()
@@ -92,6 +106,9 @@ def apply(state: Session, entry: ev.Entry) -> None:
             _life(state, entry, event)
         case ev.ModelRequested() | ev.ModelCompleted() | ev.ModelFailed() | ev.ModelReplayed():
             _model(state, entry, event)
+        case ev.ModelWithheld():
+            for media in event.media:
+                state.withheld.setdefault(media.digest, Withheld(media, event.call, event.reason))
         case (
             ev.ToolRequested()
             | ev.ToolReleased()
@@ -125,6 +142,9 @@ def _message(
     match event:
         case ev.MessageAccepted():
             message = Message(event.message, "message", event.text, entry.seq, entry.time)
+            message.not_before = message.due = event.not_before
+            if not message.due:  # never before one that was accepted earlier, whatever a sender's clock says
+                state.queue_time = message.due = max(state.queue_time, entry.time)
             state.messages.setdefault(event.message, message)
         case ev.SteerAccepted():
             steer = Message(event.message, "steer", event.text, entry.seq, entry.time, turn=event.turn)
@@ -162,6 +182,7 @@ def _turn(
         case ev.TurnInterrupted():
             turn.status, turn.reason = "interrupted", event.reason
             turn.fruitless = max(0, turn.fruitless - event.planned)
+            turn.rescued += event.transient
         case ev.TurnResumed():
             turn.status, turn.finished, turn.reason = "running", None, ""
             turn.told.extend(event.told)
@@ -169,7 +190,7 @@ def _turn(
             if life is not None:
                 life.rung = event.rung
             if event.by_person:
-                turn.fruitless, turn.stop_by = 0, None
+                turn.fruitless, turn.rescued, turn.stop_by = 0, 0, None
         case ev.StopRequested():
             turn.stop_by = turn.stop_by or event.by
             if turn.status == "needs_input":  # a person gives it up; somebody has to close it
@@ -241,7 +262,7 @@ def _progress(state: Session, turn: str) -> None:
     """A finished model or tool call: the life was not in vain."""
     known, life = state.turns.get(turn), state.life
     if known is not None:
-        known.fruitless = 0
+        known.fruitless = known.rescued = 0
     if life is not None:
         life.progress += 1
 
@@ -309,7 +330,7 @@ def _tool(
     match event:
         case ev.ToolReleased():
             call.released_in, call.released, call.released_seq = event.life, entry.time, entry.seq
-            call.releases, call.key = call.releases + 1, event.key
+            call.releases, call.key, call.request = call.releases + 1, event.key, event.request
         case ev.ToolCompleted():
             call.source, call.detail = call.source or event.source, call.detail or event.detail
             _outcome(state, entry, call, "completed", event.result)
@@ -362,20 +383,12 @@ def _transcript(
     state: Session, entry: ev.Entry, event: ev.TranscriptAppended | ev.TranscriptReplaced
 ) -> None:
     transcript = state.transcripts.setdefault(event.file, Transcript(event.file))
+    fresh = [Segment(entry.seq, event.count)] if event.count else []
     if isinstance(event, ev.TranscriptAppended):
         state.offsets[event.life] = max(state.offsets.get(event.life, 0), event.offset)
-    else:
-        _keep(transcript, event.keep)
-    if event.count:
-        transcript.segments.append(Segment(entry.seq, event.count))
-
-
-def _keep(transcript: Transcript, lines: int) -> None:
-    """Cut a transcript to its first ``lines`` lines."""
-    kept: list[Segment] = []
-    for segment in transcript.segments:
-        if lines <= 0:
-            break
-        kept.append(Segment(segment.seq, min(segment.keep, lines)))
-        lines -= segment.keep
-    transcript.segments = kept
+        transcript.segments.extend(fresh)
+        return
+    behind = [] if event.drop is None else transcript.part(event.keep + event.drop)
+    transcript.segments = [*transcript.part(0, event.keep), *fresh, *behind]
+    if event.shown is not None:
+        transcript.summed_seq, transcript.shown = entry.seq, event.shown

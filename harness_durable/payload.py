@@ -41,6 +41,22 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.data
 
 
+class Media(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An image, a document or the like within a model request: what it is, not its content. ``kind`` is the
+    block's. ``digest`` is the SHA-256 (hex) of the file itself, ``size`` its bytes; of a mere reference (a
+    URL, an uploaded file) the digest of that, and no size."""
+
+    digest: str
+    kind: str
+    media_type: str = ""
+    size: int = 0
+
+    def __str__(self) -> str:
+        """For people, such as ``image/png, 812 kB, sha256 ab12cd34ef56…``."""
+        size = [_size(self.size)] if self.size else []
+        return ", ".join([self.media_type or self.kind, *size, f"sha256 {self.digest[:12]}…"])
+
+
 class Packed(msgspec.Struct, frozen=True):
     """A payload and, if it is large, the blob to store with the event that holds it."""
 
@@ -68,6 +84,12 @@ def pack_text(text: str) -> Packed:
 def clean(text: str) -> str:
     """Replace lone surrogates by U+FFFD, so that the text can be stored and sent anywhere."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _size(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1000:.0f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
 def compress(raw: bytes) -> bytes:

@@ -8,6 +8,7 @@ The words that a model reads are here, too, so that they are the same everywhere
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -36,6 +37,8 @@ CANCELLED = (
     "look before you repeat it."
 )
 
+DONE = "this call has run already, and its harness cannot be kept from running it again"
+
 STOPPED = "not_started: this call did not run, because the turn is being stopped. Nothing happened."
 
 _STRICTNESS: dict[ReplayPolicy, int] = {"never": 0, "idempotent": 1, "safe": 2}
@@ -46,8 +49,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``release``: it may run; ``already`` means that it was released before within this very life.
     ``supply``: it has finished; give ``call``'s recorded result instead of running it.
-    ``deny``: it must not run; tell the model ``text``. ``refuse``: as deny, and record that ``repeats`` was
-    refused its first identical repeat.
+    ``deny``: it must not run; tell the model ``text``; ``already``: it may run already. ``refuse``: as deny,
+    and record that ``repeats`` was refused its first identical repeat.
     """
 
     action: Literal["release", "supply", "deny", "refuse"]
@@ -87,6 +90,26 @@ def gate(state: Session, call: ToolCall, life: str) -> Verdict:
     if unknown is not None:
         return Verdict("refuse", REFUSED, repeats=unknown.id)
     return Verdict("release")
+
+
+def gate_unasked(state: Session, calls: Sequence[ToolCall], life: str, request: int) -> Verdict:
+    """May the harness have the response with these calls, which it runs without asking? Asked before the
+    answer to ``request`` goes out. All may run, or none.
+
+    A request that the keeper held got no byte yet, so the same one may be answered again. Another one of the
+    same life may come from a harness that lost the response, or from one that runs its calls just now:
+    ``deny`` with ``already``. That a call repeats one whose outcome is unknown cannot be refused here: no
+    harness could tell its model so."""
+    for call in calls:
+        turn = state.turns.get(call.turn)
+        if turn is not None and turn.stop_by is not None:
+            return Verdict("deny", STOPPED)
+        if call.released_in == life and call.request != request:
+            return Verdict("deny", UNKNOWN, already=True)
+        elsewhere = call.released_in is not None and call.released_in != life
+        if not call.open or (elsewhere and call.policy != "safe"):
+            return Verdict("deny", told(call) if call.outcome not in ("completed", "failed") else DONE)
+    return Verdict("release", already=all(call.released_in == life for call in calls))
 
 
 def unsettled_twin(state: Session, call: ToolCall) -> ToolCall | None:

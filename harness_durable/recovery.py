@@ -55,7 +55,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What the log cannot know. ``policies`` are today's, by tool name; ``probes`` the tools that have one;
     ``containers`` the harness's tools that hold a loop of their own (subagents); ``asks`` whether a person is
     asked before a call that is not safe; ``rival`` that the last worker may still be alive, so that a tool
-    which it runs may have its effect later than any probe can tell."""
+    which it runs may have its effect later than any probe can tell; ``now`` the time (ms, wall clock), before
+    which no delayed message starts."""
 
     keeper_alive: bool
     policies: Mapping[str, ReplayPolicy] = {}
@@ -63,13 +64,16 @@ class Facts(msgspec.Struct, frozen=True):
     containers: frozenset[str] = frozenset()
     asks: bool = False
     rival: bool = False
+    now: int = 0
 
 
 def plan(state: Session, facts: Facts) -> Plan:
     """The next thing to do with this session."""
+    if state.moved is not None:
+        return Plan("idle", f"it was moved to {state.moved.to}")
     turn = state.turn
     if turn is None:
-        return _next_message(state)
+        return _next_message(state, facts)
     life = state.life.id if state.life is not None else ""
     lost = tuple(call for call in turn.model_calls if state.model_calls[call].status == "requested")
     if turn.stop_by is not None:
@@ -78,6 +82,8 @@ def plan(state: Session, facts: Facts) -> Plan:
     if facts.keeper_alive and life:
         calls = tuple(_attached(state, call, facts) for call in state.calls(turn) if call.open)
         return Plan("attach", "the harness is still running", turn.id, life=life, calls=calls, lost=lost)
+    if state.unanswered:
+        return Plan("idle", "a person is asked whether a call may run", turn.id, life=life, lost=lost)
     if turn.fruitless >= MAX_FRUITLESS:
         reason = f"{turn.fruitless} lives in a row ended without a finished model or tool call"
         last = state.lives[turn.lives[-1]].reason if turn.lives else ""
@@ -89,11 +95,49 @@ def plan(state: Session, facts: Facts) -> Plan:
     )
 
 
-def _next_message(state: Session) -> Plan:
+def orphaned(state: Session, life: str) -> str:
+    """Why nobody will come back for this life, in words; empty if somebody may. Asked of a life that was seen
+    before the log was read. Lives are never begun twice nor end twice, so the answer, if there is one, stays
+    true however late it is acted upon."""
+    known = state.lives.get(life)
+    if known is None:
+        return "the log does not know it"
+    if known.ended is not None:
+        return f"the log says that it is over: {known.reason}"
+    return "" if next(reversed(state.lives)) == life else "a newer life has taken its place"
+
+
+def at_rest(state: Session, containers: frozenset[str]) -> bool:
+    """Is nothing under way that would be cut off: no model call, no call that was released and has no
+    outcome? A subagent is not cut off by its own life's end, only its calls are."""
+    turn = state.turn
+    return turn is not None and not (
+        any(state.model_calls[call].status == "requested" for call in turn.model_calls)
+        or any(
+            call.open and call.released_in is not None and call.name not in containers
+            for call in state.calls(turn)
+        )
+    )
+
+
+def may_leave(state: Session, containers: frozenset[str]) -> bool:
+    """Could the life be ended now, and the next one go on from the log as if nothing had been? At rest,
+    between calls: no response half done, nor one that will settle the turn anyway."""
+    turn = state.turn
+    if turn is None or not turn.model_calls or not at_rest(state, containers):
+        return False
+    calls = [call for call in state.calls(turn) if call.name not in containers]
+    half = {call.model_call for call in calls if call.open}
+    begun = {call.model_call for call in calls if not call.open}
+    return bool(state.model_calls[turn.model_calls[-1]].tool_calls) and not half & begun
+
+
+def _next_message(state: Session, facts: Facts) -> Plan:
     life = state.life.id if state.life is not None else ""
-    message = state.next_message
+    message = state.next_message(facts.now)
     if message is None:
-        return Plan("idle", "nothing to do", life=life)
+        reason = "a message waits for its time" if state.status == "queued" else "nothing to do"
+        return Plan("idle", reason, life=life)
     return Plan("start", "a message is waiting", turn=message.id, message=message.id, life=life)
 
 
@@ -123,13 +167,15 @@ def _continued(state: Session, turn: Turn, facts: Facts) -> list[CallPlan]:
 
 def _within(state: Session, call: ToolCall, siblings: list[ToolCall], facts: Facts) -> CallPlan:
     began = [c for c in siblings if c.released_in is not None or not c.open]
-    if call.name in facts.containers:
+    unasked = any(c.request is not None for c in siblings)  # the harness would run it again, unasked
+    if call.name in facts.containers and not unasked:
         return CallPlan(call.id, call.name, "replay", "a subagent: its own calls are answered from the log")
     if not began:
         return CallPlan(call.id, call.name, "replay", "no call of its response was released")
     if call.released_in is not None:
         return _by_policy(state, call, facts)
-    if call.agent is not None or any(c.name in facts.containers and c.open for c in siblings):
+    given = not unasked and any(c.name in facts.containers and c.open for c in siblings)
+    if call.agent is not None or given:
         return CallPlan(call.id, call.name, "replay", "never released; its response is given again")
     allowed = any(asked.call == call.id and asked.allow for asked in state.permissions.values())
     if facts.asks and not allowed:

@@ -7,7 +7,7 @@ Ours are in a dict, other people's come by entry point (groups ``harness_durable
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 from harness_durable.errors import BadSetting, UnknownName
@@ -18,6 +18,8 @@ BUILT_IN: dict[Room, dict[str, str]] = {
     "world": {
         "file": "harness_durable_worlds.file:open_world",
         "sqlite": "harness_durable_worlds.sqlite:open_world",
+        "postgresql": "harness_durable_worlds.postgres:open_world",
+        "postgres": "harness_durable_worlds.postgres:open_world",
     },
     "adapter": {
         "claude-code": "harness_durable_adapters.claude_code:ClaudeCode",
@@ -40,8 +42,10 @@ def load(room: Room, name: str) -> Any:
     target = BUILT_IN[room].get(name)
     if target is None:
         for point in entry_points(group=f"harness_durable.{room}s", name=name):
-            return point.load()
-        raise UnknownName(room, name, known(room))
+            return _loaded(point, room)
+        what = "World" if room == "world" else room
+        hint = f"name one of these, or install the package that brings {name!r}"
+        raise UnknownName(what, name, known(room), hint)
     module, _, attribute = target.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -49,3 +53,14 @@ def load(room: Room, name: str) -> Any:
         raise BadSetting(
             f"{room} {name!r} needs the package {missing.name!r}: pip install 'harness-durable[{name}]'"
         ) from missing
+
+
+def _loaded(point: EntryPoint, room: Room) -> Any:
+    """Other people's code: whatever it raises must not take down a command that only looks at it."""
+    try:
+        return point.load()
+    except Exception as broken:
+        raise BadSetting(
+            f"{room} {point.name!r} ({point.value}) cannot be imported: {type(broken).__name__}: {broken}; "
+            "repair or uninstall its package"
+        ) from broken

@@ -9,7 +9,7 @@ plans a recovery, ``reap`` before it starts a new life (the old one must be gone
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -18,7 +18,8 @@ from anyio.abc import ByteStream
 
 
 class LifeRef(msgspec.Struct, frozen=True):
-    """Where a life is. It goes into the log, so that any worker of the same host can find the life."""
+    """Where a life is. It goes into the log, so that any worker of the same host can find the life. ``host``
+    tells this place from every other in which a life may be: the machine, its boot, its folder of lives."""
 
     life: str
     sandbox: str
@@ -26,14 +27,21 @@ class LifeRef(msgspec.Struct, frozen=True):
     host: str
 
 
+Content = bytes | Callable[[], AsyncIterator[bytes]]
+"""What a file of a life holds: all of it; or, for one that may be larger than the memory, a function that
+gives it piece by piece. It is called once. What it raises comes out of ``start`` as it is."""
+
+
 class LifeSpec(msgspec.Struct, frozen=True):
     """How to start a harness. ``@PORT@`` in argv, env values and file texts becomes the relay's port.
 
     ``@HOME@`` in the same places and in ``cwd`` becomes the absolute path of ``home``, as the harness
     sees it; nothing is set by itself (give ``HOME=@HOME@``).
-    ``files`` are written below ``home`` before the start (relative path -> content). ``token`` is this
+    ``files`` are written below ``home`` before the start (relative path -> content). Nothing is filled into a
+    content that comes in pieces. ``token`` is this
     life's credential for the keeper's control socket. ``ttl`` is in seconds: how long a keeper waits,
-    detached, before it ends the life by itself.
+    detached, before it ends the life by itself. ``origin`` stands for the World and the app that the life
+    belongs to; it is kept with the life, for ``ListsLives``.
     """
 
     life: str
@@ -41,9 +49,10 @@ class LifeSpec(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
     token: str
     ttl: float = 3600.0
+    origin: str = ""
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -148,6 +157,25 @@ class TellsIsolation(Protocol):
         ...
 
 
+class FoundLife(msgspec.Struct, frozen=True):
+    """A life of this host, whether it still runs or only its directory is left; ``session`` and ``origin`` as
+    in its ``LifeSpec``."""
+
+    ref: LifeRef
+    session: str
+    origin: str
+
+
+@runtime_checkable
+class ListsLives(Protocol):
+    """What a sandbox may offer beside the contract: then workers end lives that nobody will come back for.
+    Elsewhere such a life waits for its ``ttl``."""
+
+    async def list_lives(self) -> Sequence[FoundLife]:
+        """All lives that are here, of any World and app. Raises ``SandboxUnavailable``."""
+        ...
+
+
 class Sandbox(Protocol):
     """``SandboxUnavailable`` from any method means that the machinery failed, not the command."""
 
@@ -157,6 +185,10 @@ class Sandbox(Protocol):
     def locate(self, life: str) -> LifeRef:
         """Where a life of that id will be, or is, on this host. Nothing is created: the driver logs it before
         it starts the life, so that whoever comes after a crash knows what to end."""
+        ...
+
+    def home(self, ref: LifeRef) -> str:
+        """The absolute path of a life's home, as its harness sees it: what ``@HOME@`` stands for."""
         ...
 
     async def start(self, spec: LifeSpec, epoch: int) -> tuple[LifeRef, Link]:
@@ -172,10 +204,14 @@ class Sandbox(Protocol):
         """True while the life's keeper is there and reachable from this host."""
         ...
 
-    async def reap(self, ref: LifeRef) -> bool:
+    async def reap(self, ref: LifeRef, epoch: int | None = None) -> bool:
         """Make sure that nothing of this life acts any more, and delete its run directory and home. True when
         it is so, also for a life that was gone already. False for a life that cannot be reached from here,
         because it was on another machine: it can pay for nothing any more, and ends itself after its ``ttl``.
+
+        Raises ``StaleEpoch``, and does nothing, if a worker newer than ``epoch`` has attached to it: to ask
+        the log first would not do, as one may do so in between. A keeper that does not answer serves nobody.
+        Without an epoch (a life that the log has done with) it is ended in any case.
         """
         ...
 

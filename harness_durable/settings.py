@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 import tomllib
 import warnings
 from collections.abc import Mapping
@@ -21,8 +22,16 @@ from harness_durable.errors import BadSetting
 PREFIX = "HARNESS_DURABLE_"
 FILE = "harness-durable.toml"
 
-_FALLBACKS = {"upstream_key": "ANTHROPIC_API_KEY", "upstream_url": "ANTHROPIC_BASE_URL"}
+_FALLBACKS = {
+    "upstream_key": "ANTHROPIC_API_KEY",
+    "upstream_url": "ANTHROPIC_BASE_URL",
+    "openai_key": "OPENAI_API_KEY",
+    "openai_url": "OPENAI_BASE_URL",
+}
 """Variables that people have set already, used when ours is not."""
+
+_OPENAI = {"upstream_key": "openai_key", "upstream_url": "openai_url"}
+"""Who names a provider, and not only Anthropic's, means it for OpenAI's APIs as well."""
 
 
 class Settings(BaseModel):
@@ -43,6 +52,14 @@ class Settings(BaseModel):
         "https://api.anthropic.com", description="base URL of the model provider", repr=False
     )
     upstream_key: SecretStr | None = Field(None, description="the provider's key; never leaves the worker")
+    openai_url: str = Field(
+        "https://api.openai.com/v1",
+        description="base URL for agents that speak OpenAI's APIs; upstream_url, where that is set",
+        repr=False,
+    )
+    openai_key: SecretStr | None = Field(
+        None, description="the key for agents that speak OpenAI's APIs; upstream_key, where that is set"
+    )
     upstream_headers: dict[str, str] = Field({}, description="further headers for the provider", repr=False)
     upstream_auth: Literal["key", "login"] = Field(
         "key", description="login: pass the harness's own login through, which then enters the sandbox"
@@ -55,10 +72,46 @@ class Settings(BaseModel):
         Path(platformdirs.user_state_dir("harness-durable")) / "run",
         description="run directories and homes of lives",
     )
+    workspaces: Path | None = Field(
+        None, description="this host's folder of workspaces: one below it is found by its name on every host"
+    )
     lease_seconds: float = Field(
         15.0, ge=1, le=3600, description="how long a worker nobody hears of keeps its sessions"
     )
     concurrency: int = Field(4, ge=1, le=256, description="sessions that one worker drives at once")
+    drain_seconds: float = Field(
+        5.0, ge=0, le=86400, description="how long turns may settle when a worker is told to stop"
+    )
+    on_stop: Literal["end", "keep"] = Field(
+        "end", description="keep: agents that run when a worker is told to stop are left to the next one here"
+    )
+    permission_patience_seconds: float = Field(
+        600.0, ge=1, le=604800, description="how long an agent waits for an answer before it is parked"
+    )
+    store_patience_seconds: float = Field(
+        120.0, ge=1, le=86400, description="a store away for longer ends the worker, with an error"
+    )
+    health: str = Field("", description="HOST:PORT at which a worker tells its health; empty: nowhere")
+    health_log_seconds: float = Field(
+        60.0, ge=1, le=86400, description="how often a busy worker writes a line of health into its log"
+    )
+    orphan_ttl_seconds: float = Field(
+        3600.0, ge=10, le=604800, description="how long a keeper waits for a worker before it ends its life"
+    )
+
+
+def check_run_dir(run_dir: Path) -> None:
+    """Before anything is stored that only a life could work on: raises ``BadSetting`` if none could be
+    started there."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=run_dir):
+            pass
+    except OSError as error:
+        raise BadSetting(
+            f"the run directory {run_dir} cannot be used: {error.strerror or error}; make it writable, "
+            "or name another one with HARNESS_DURABLE_RUN_DIR"
+        ) from None
 
 
 class Resolved(BaseModel):
@@ -83,7 +136,7 @@ def resolve(
         *_from_environ(environ),
         *(("flag", {key: value}) for key, value in (flags or {}).items() if value is not None),
     ):
-        for key, value in found.items():
+        for key, value in {**_for_openai(source, found), **found}.items():
             values[key], origins[key] = value, source
     values = {key: _clamped(key, value, origins[key]) for key, value in values.items()}
     try:
@@ -93,7 +146,7 @@ def resolve(
         key = str(first["loc"][0])
         raise BadSetting(
             f"{key} (from {origins.get(key, 'a flag')}) cannot be used: {first['msg']}; "
-            f"see `harness-durable doctor` for every setting"
+            "correct it there, or remove it for the default"
         ) from None
 
 
@@ -106,24 +159,35 @@ def _from_file(path: Path) -> list[tuple[str, dict[str, Any]]]:
         raise BadSetting(f"{path} cannot be read: {error}; correct or remove it") from None
     unknown = sorted(set(found) - set(Settings.model_fields))
     if unknown:
-        raise BadSetting(f"{path} has unknown settings: {', '.join(unknown)}; see `harness-durable doctor`")
+        known = ", ".join(Settings.model_fields)
+        raise BadSetting(
+            f"{path} has unknown settings: {', '.join(unknown)}; correct or remove them (known: {known})"
+        )
     return [(str(path), found)]
 
 
 def _from_environ(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
-    for key in Settings.model_fields:
-        for name in (_FALLBACKS.get(key), PREFIX + key.upper()):
-            if name is not None and environ.get(name):
-                found.append((name, {key: _parsed(key, environ[name])}))
-    return found
+    ours = {key: PREFIX + key.upper() for key in Settings.model_fields}
+    return [
+        (name, {key: _parsed(key, environ[name])})
+        for key, name in (*_FALLBACKS.items(), *ours.items())
+        if environ.get(name)
+    ]
+
+
+def _for_openai(source: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a source says of the provider that counts for OpenAI's APIs, too."""
+    theirs = source in _FALLBACKS.values()
+    return {} if theirs else {_OPENAI[key]: found[key] for key in _OPENAI if key in found}
 
 
 def _parsed(key: str, text: str) -> Any:
     """``NAME=VALUE;NAME=VALUE`` for headers; everything else is left to pydantic."""
     if key != "upstream_headers":
         return text
-    pairs = (pair.partition("=") for pair in text.split(";") if pair.strip())
+    pairs = [pair.partition("=") for pair in text.split(";") if pair.strip()]
+    if not all(equals and name.strip() for name, equals, _ in pairs):
+        raise BadSetting(f"{PREFIX}{key.upper()} cannot be read: write it as NAME=VALUE;NAME=VALUE")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

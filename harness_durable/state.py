@@ -11,16 +11,17 @@ from typing import Literal
 import msgspec
 
 from harness_durable.events import AgentSpec, ReplayPolicy, Rung, Source, ToolOrigin, Usage
-from harness_durable.payload import Payload
+from harness_durable.payload import Media, Payload
 
 Outcome = Literal["completed", "failed", "cancelled", "not_started", "unknown"]
 TurnStatus = Literal["running", "interrupted", "completed", "failed", "cancelled", "needs_input"]
-MessageStatus = Literal["queued", "started", "delivered"]
-SessionStatus = Literal["idle", "queued", "running", "needs_input", "closed"]
+MessageStatus = Literal["queued", "started", "delivered", "withdrawn"]
+SessionStatus = Literal["idle", "queued", "running", "waiting", "needs_input", "closed"]
 
 
 class Message(msgspec.Struct):
-    """``kind``: a message starts a turn, a steer goes into a running one."""
+    """``kind``: a message starts a turn, a steer goes into a running one. ``due``: its place in the queue, by
+    time (ms); ``not_before``: its turn starts no earlier, 0 for at once."""
 
     id: str
     kind: Literal["message", "steer"]
@@ -30,10 +31,13 @@ class Message(msgspec.Struct):
     status: MessageStatus = "queued"
     turn: str | None = None
     delivered_in: str | None = None
+    not_before: int = 0
+    due: int = 0
 
 
 class ToolCall(msgspec.Struct):
-    """One action that the model asked for. ``outcome`` is written once."""
+    """One action that the model asked for. ``outcome`` is written once. ``request``: that of the last
+    ``events.ToolReleased``."""
 
     id: str
     name: str
@@ -49,6 +53,7 @@ class ToolCall(msgspec.Struct):
     released: int | None = None
     released_seq: int = 0
     releases: int = 0
+    request: int | None = None
     key: str = ""
     outcome: Outcome | None = None
     outcome_seq: int = 0
@@ -92,6 +97,23 @@ class ModelCall(msgspec.Struct):
     replays: list[str] = []
 
 
+class Withheld(msgspec.Struct, frozen=True):
+    """Media that the provider refused in ``call``, whose request has the original."""
+
+    media: Media
+    call: str
+    reason: str
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Where the session went, with all records before ``seq``, and what its row says there."""
+
+    to: str
+    seq: int
+    status: str
+    due: int | None
+
+
 class Life(msgspec.Struct):
     """One run of a harness process."""
 
@@ -112,7 +134,8 @@ class Life(msgspec.Struct):
 
 
 class Turn(msgspec.Struct):
-    """The work that a message started. ``fruitless`` counts its lives in a row that made no progress."""
+    """The work that a message started. ``fruitless`` counts its lives in a row that made no progress;
+    ``rescued`` how often, since the last progress, it went on by itself after the harness had given it up."""
 
     id: str
     started_seq: int
@@ -129,6 +152,7 @@ class Turn(msgspec.Struct):
     code: str = ""
     reason: str = ""
     fruitless: int = 0
+    rescued: int = 0
 
     @property
     def settled(self) -> bool:
@@ -137,21 +161,37 @@ class Turn(msgspec.Struct):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """``count`` lines of a transcript, in the event at ``seq``; only the first ``keep`` of them count."""
+    """``keep`` lines of a transcript, from line ``skip`` on of those in the event at ``seq``."""
 
     seq: int
     keep: int
+    skip: int = 0
 
 
 class Transcript(msgspec.Struct):
-    """A file of the harness's own transcript: where its lines are in the log."""
+    """A file of the harness's own transcript: where its lines are in the log. ``summed_seq`` is the last
+    event that left out what a later line sums up, ``shown`` what that showed to be delivered."""
 
     file: str
     segments: list[Segment] = []
+    summed_seq: int = 0
+    shown: tuple[str, ...] = ()
 
     @property
     def lines(self) -> int:
         return sum(segment.keep for segment in self.segments)
+
+    def part(self, start: int, end: int | None = None) -> list[Segment]:
+        """Where the lines from ``start`` up to ``end`` (None: to the last) are."""
+        found: list[Segment] = []
+        place = 0
+        for segment in self.segments:
+            first = max(start - place, 0)
+            last = segment.keep if end is None else min(end - place, segment.keep)
+            if first < last:
+                found.append(Segment(segment.seq, last - first, segment.skip + first))
+            place += segment.keep
+        return found
 
 
 class Permission(msgspec.Struct):
@@ -167,7 +207,8 @@ class Permission(msgspec.Struct):
 
 class Session(msgspec.Struct):
     """The whole of a session, as of ``seq``. ``displaced_seq`` is the last claim after which the worker
-    before may have been alive still."""
+    before may have been alive still. ``withheld``: by digest. ``queue_time``: the latest place
+    in the queue of a message that may start at once."""
 
     seq: int = 0
     epoch: int = 0
@@ -187,6 +228,9 @@ class Session(msgspec.Struct):
     permissions: dict[str, Permission] = {}
     offsets: dict[str, int] = {}
     displaced_seq: int = 0
+    withheld: dict[str, Withheld] = {}
+    queue_time: int = 0
+    moved: Move | None = None
 
     @property
     def turn(self) -> Turn | None:
@@ -206,35 +250,58 @@ class Session(msgspec.Struct):
 
     @property
     def queued(self) -> list[Message]:
-        """Messages that have not started a turn, in the order in which they were accepted."""
-        return [m for m in self.messages.values() if m.kind == "message" and m.status == "queued"]
+        """Messages that have not started a turn, in the order in which they will."""
+        waiting = [m for m in self.messages.values() if m.kind == "message" and m.status == "queued"]
+        return sorted(waiting, key=lambda message: (message.due, message.seq))
 
     @property
-    def has_work(self) -> bool:
-        """Somebody has to look at it: a turn is open, a message can start, or a life was left behind."""
-        return self.turn is not None or self.next_message is not None or self.life is not None
+    def due(self) -> int | None:
+        """When somebody has to look at it (ms): 0 if a turn is open, a message can start or a life was left
+        behind; a time if a message waits for it; None if there is nothing to do but for a person."""
+        if self.moved is not None or self.parked:
+            return None
+        if self.turn is not None or self.life is not None:
+            return 0
+        return min((message.not_before for message in self._startable), default=None)
+
+    def next_message(self, now: int) -> Message | None:
+        """The message that starts the next turn, if one may do so ``now`` (ms)."""
+        if self.turn is not None:
+            return None
+        return next((message for message in self._startable if message.not_before <= now), None)
 
     @property
-    def next_message(self) -> Message | None:
-        """The message that starts the next turn. Those that were waiting when a turn came to need a person
-        go on waiting for that person; what is sent afterwards is their answer."""
+    def _startable(self) -> list[Message]:
+        """Those that were waiting when a turn came to need a person go on waiting for that person; what is
+        sent afterwards is their answer."""
         last = self.last_turn
         after = last.ended_seq if last is not None and last.status == "needs_input" else 0
-        if self.closed or self.turn is not None:
-            return None
-        return next((message for message in self.queued if message.seq > after), None)
+        return [] if self.closed else [message for message in self.queued if message.seq > after]
 
     @property
     def status(self) -> SessionStatus:
-        """One word for lists."""
+        """One word for lists. ``waiting``: a turn is running, and a person is asked if a call may run."""
         if self.closed:
             return "closed"
         if self.turn is not None:
-            return "running"
-        last = self.last_turn
-        if last is not None and last.status == "needs_input" and self.next_message is None:
+            return "waiting" if self.unanswered else "running"
+        waiting, last = self._startable, self.last_turn
+        if last is not None and last.status == "needs_input" and all(m.not_before for m in waiting):
             return "needs_input"
-        return "queued" if self.next_message is not None else "idle"
+        return "queued" if waiting else "idle"
+
+    @property
+    def unanswered(self) -> frozenset[str]:
+        """Permission requests that wait for a person, about calls that could still run."""
+        asked = [one for one in self.permissions.values() if one.allow is None]
+        calls = {one.request: self.tool_calls.get(one.call) for one in asked}
+        return frozenset(request for request, call in calls.items() if call is not None and call.open)
+
+    @property
+    def parked(self) -> bool:
+        """Whether a turn is open that nobody can get further before a person has answered."""
+        turn = self.turn
+        return turn is not None and turn.stop_by is None and self.life is None and bool(self.unanswered)
 
     def steers(self, turn: str) -> list[Message]:
         """Steers of a turn that the harness has not acknowledged."""

@@ -2,17 +2,18 @@
 
 The file is JSON lines, so that people can read and ``grep`` it: a header, the records, the blobs in pieces,
 and a last line with the counts and the SHA-256 of all lines before it. What surprises: nothing is written to
-the World before the last line has been verified, so a file that was cut short imports nothing.
+the World before the last line has been verified, so a file that was cut short imports nothing. A file that
+was salvaged from a damaged log says what it lacks; it is for reading, and is not imported.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from harness_durable.errors import BadInput, LogTooNew
+from harness_durable.errors import BadInput, DamagedLog, LogTooNew
 from harness_durable.world import RowUpdate, StoredRecord, World, check_session_id
 
 VERSION = 1
@@ -28,10 +29,13 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line"):
 
 
 class _Header(_Line, frozen=True, tag="session"):
+    """``lost``: of a salvaged file, what was damaged, in sentences."""
+
     version: int
     session: str
     status: str
     due: int | None = None
+    lost: tuple[str, ...] = ()
 
 
 class _Record(_Line, frozen=True, tag="record"):
@@ -76,31 +80,76 @@ async def export_session(world: World, session: str) -> AsyncIterator[bytes]:
 
     Safe while the session runs: the file is a prefix of the log, with every blob that it names.
     """
-    checksum = hashlib.sha256()
     row = await world.session(session)
-    line = _encode(_Header(VERSION, session, row.status, row.due))
-    checksum.update(line)
-    yield line
-    records = 0
-    while page := await world.read(session, records, _PAGE):
+    lines = _Lines()
+    yield lines.add(_Header(VERSION, session, row.status, row.due))
+    seq = 0
+    while page := await world.read(session, seq, _PAGE):
         for record in page:
-            line = _encode(_packed(record))
-            checksum.update(line)
-            yield line
-        records = page[-1].seq
-    blobs = 0
+            yield lines.add(_packed(record))
+        seq = page[-1].seq
     async for name, stored in world.blobs(session):
-        blobs += 1
-        for start in range(0, len(stored) or 1, _PIECE):
-            piece, more = stored[start : start + _PIECE], start + _PIECE < len(stored)
-            line = _encode(_Blob(name, piece, more))
-            checksum.update(line)
-            yield line
-    yield _encode(_End(records, blobs, checksum.hexdigest()))
+        for piece in _pieces(name, stored):
+            yield lines.add(piece)
+    yield lines.end()
 
 
-async def import_session(world: World, stream: AsyncIterable[bytes], *, name: str | None = None) -> str:
-    """Restore what ``export_session`` made; the session's id, which is ``name`` if that is given.
+async def salvage_session(world: World, session: str) -> tuple[AsyncIterator[bytes], Sequence[str]]:
+    """What ``export_session`` would give, without what is damaged; and what that is, in sentences."""
+    row = await world.session(session)
+    records, damages = await world.salvage(session)
+    lost = tuple(str(damage) for damage in damages)
+
+    async def file() -> AsyncIterator[bytes]:
+        lines = _Lines()
+        yield lines.add(_Header(VERSION, session, row.status, row.due, lost))
+        for record in records:
+            yield lines.add(_packed(record))
+        try:
+            async for name, stored in world.blobs(session):
+                for piece in _pieces(name, stored):
+                    yield lines.add(piece)
+        except DamagedLog as damaged:
+            raise DamagedLog(
+                damaged.where, damaged.offset, damaged.length, "all records are in the file, not every blob"
+            ) from damaged
+        yield lines.end()
+
+    return file(), lost
+
+
+class _Lines:
+    """The file as far as it is written: its checksum and what its last line counts."""
+
+    def __init__(self) -> None:
+        self._checksum, self._records, self._blobs = hashlib.sha256(), 0, 0
+
+    def add(self, line: _Header | _Record | _Blob) -> bytes:
+        self._records += isinstance(line, _Record)
+        self._blobs += isinstance(line, _Blob) and not line.more
+        encoded = _encode(line)
+        self._checksum.update(encoded)
+        return encoded
+
+    def end(self) -> bytes:
+        return _encode(_End(self._records, self._blobs, self._checksum.hexdigest()))
+
+
+def _pieces(name: str, stored: bytes) -> list[_Blob]:
+    starts = range(0, len(stored) or 1, _PIECE)
+    return [_Blob(name, stored[start : start + _PIECE], start + _PIECE < len(stored)) for start in starts]
+
+
+async def import_session(
+    world: World,
+    stream: AsyncIterable[bytes],
+    *,
+    name: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Restore what ``export_session`` made; the session's id, which is ``name`` if that is given. It arrives
+    parked, so that a message that both Worlds have is worked on in one of them; ``tell`` hears of it if there
+    is work to do.
 
     ``stream`` may be cut anywhere. Raises ``BadInput`` for a file that is something else, cut short or
     altered, and for a session that exists already; ``LogTooNew`` for a newer file. Nothing is stored then.
@@ -110,8 +159,12 @@ async def import_session(world: World, stream: AsyncIterable[bytes], *, name: st
         reader.take(line)
     header = reader.finish()
     session = check_session_id(name or header.session)
-    row = RowUpdate(header.status, header.due)
-    await world.restore(session, reader.records, reader.blobs, row)
+    await world.restore(session, reader.records, reader.blobs, RowUpdate(header.status, None))
+    if header.due is not None:
+        tell(
+            f"session {session} has work to do, and waits until `harness-durable recover {session}` wakes "
+            "it; see to it that the World that it came from does not go on with it"
+        )
     return session
 
 
@@ -133,6 +186,11 @@ class _Reader:
             return
         self._checksum.update(raw)
         match line:
+            case _Header(lost=[first, *_]):
+                raise BadInput(
+                    "the file was salvaged from a damaged log, and a session that lacks a part of its past "
+                    f"could do things again; read it, and import a backup instead. Lost: {first}"
+                )
             case _Header():
                 self._header = line
             case _Record():

@@ -10,12 +10,16 @@ the records, so that accepting a message and waking a worker can never come apar
 The numbered promises W1 to W14 are in ``harness_durable.testing.worlds``, with a check for each. All
 methods raise ``StorageUnavailable`` when the store is out of reach, full or failing, ``NotFound`` for a
 session that does not exist in this app, and ``LogTooNew`` for a store written by a newer version.
+
+Every method but ``wait`` and ``wait_due``, which take as long as they are told, answers or raises within a
+bounded time: a store that stalls is ``StorageUnavailable``, ``unclear`` for an append whose answer never
+came. ``renew`` of a worker that the store does not know any more raises ``LeaseLost``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -136,6 +140,16 @@ class Remarks(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsWaiting(Protocol):
+    """What a World may offer beside the contract, for the health of workers. Without it they look through all
+    sessions now and then."""
+
+    async def waiting(self, limit: int) -> list[tuple[str, int]]:
+        """What ``claim`` would offer now, with the time (ms) since when each is due. Claims nothing."""
+        ...
+
+
 class World(Protocol):
     """One open store, seen by one app. Safe to use from many tasks of one event loop."""
 
@@ -157,7 +171,7 @@ class World(Protocol):
         row: RowUpdate | None = None,
     ) -> int:
         """Write all of it or nothing, durable on return; ``expected_head + len(records)``. Called by the
-        journal only.
+        journal only. Without records, it is the row (and the blobs) that is written.
 
         ``blobs`` (sha256 hex -> bytes; an existing name is kept) are durable no later than the records.
 
@@ -200,7 +214,8 @@ class World(Protocol):
 
     async def renew(self, owner: Owner) -> None:
         """Prolong the lease of the worker, and so of all its sessions. Also after it has run out, as long
-        as nobody has taken them."""
+        as nobody has taken them. Raises ``LeaseLost`` for a worker that the store does not know (any more):
+        it has to begin anew, as another one."""
         ...
 
     async def unregister(self, owner: Owner) -> None:
@@ -248,6 +263,16 @@ class World(Protocol):
         """Every blob of a session, for export."""
         ...
 
+    async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs without a record, durable on return; an existing name is kept. For what is large and
+        is named by a later append or ``restore``, so also for a session that does not exist yet: it has them
+        from its first moment on. ``delete`` removes them, with the session or without one."""
+        ...
+
+    async def missing_blobs(self, session: str, names: Collection[str]) -> set[str]:
+        """Those of ``names`` that are not stored for this session, which need not exist."""
+        ...
+
     async def restore(
         self,
         session: str,
@@ -259,7 +284,8 @@ class World(Protocol):
         ...
 
     async def delete(self, session: str) -> None:
-        """Remove the session, its blobs, snapshot and progress. Raises ``SessionBusy`` if it is driven."""
+        """Remove the session, its blobs, snapshot and progress; or blobs whose session never came. Raises
+        ``SessionBusy`` if it is driven."""
         ...
 
     async def describe(self) -> Description: ...

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from harness_durable import registry
-from harness_durable.errors import BadSetting
+from harness_durable.errors import BadSetting, NotFound
 from harness_durable.world import World
 
 if TYPE_CHECKING:  # the suites stand above this module
@@ -34,11 +37,12 @@ def redact(url: str) -> str:
     return f"{scheme}{mark}{user}:***@{host}" if colon else f"{mark}***@{host}"
 
 
-async def open_world(url: str, app: str = "default") -> World:
-    """Open the store that ``url`` names, for one app.
+async def open_world(url: str, app: str = "default", *, create: bool = True) -> World:
+    """Open the store that ``url`` names, for one app. ``create=False``: only if it is there already, as far
+    as its kind can tell (see ``exists``).
 
-    Raises ``BadSetting`` for a URL without a scheme, ``UnknownName`` for an unknown scheme,
-    ``StorageUnavailable`` if the store cannot be reached or written.
+    Raises ``BadSetting`` for a URL without a scheme, ``UnknownName`` for an unknown scheme, ``NotFound`` if
+    there is no store and none is to be made, ``StorageUnavailable`` if it cannot be reached or written.
     """
     scheme, colon, _ = url.partition(":")
     if not colon or not scheme:
@@ -47,7 +51,19 @@ async def open_world(url: str, app: str = "default") -> World:
             f"World URL {redact(url)!r} has no scheme; use one of {known}, e.g. sqlite:agents.db"
         )
     opener = cast(Opener, registry.load("world", scheme))
+    if not create and not await exists(url):
+        raise NotFound(
+            f"there is no World at {redact(url)}; check HARNESS_DURABLE_WORLD and --world "
+            "(`harness-durable run` begins one)"
+        )
     return await opener(url, app)
+
+
+async def exists(url: str) -> bool:
+    """Whether there is a World already: what ``exists(url)`` in the module of its ``open_world`` says, which
+    makes nothing; true if there is no such function. Raises ``UnknownName``, and what opening it raises."""
+    offered = _beside_opener(url.partition(":")[0], "exists")
+    return await cast("Callable[[str], Awaitable[bool]]", offered)(url) if offered is not None else True
 
 
 def faults(url: str) -> Faults | None:
@@ -61,6 +77,18 @@ def variables(scheme: str) -> tuple[str, ...]:
     """Environment variables that this kind of World reads itself: ``variables`` in the module of its
     ``open_world``. Raises ``UnknownName`` or ``BadSetting``."""
     return cast("tuple[str, ...]", _beside_opener(scheme, "variables") or ())
+
+
+def origin(url: str, app: str) -> str:
+    """A short name for one app's part of one World, the same for each process of this host that names it so.
+    Nothing can be read back from it. Two names may mean the same store; never one name two stores.
+
+    Raises ``UnknownName`` or ``BadSetting``."""
+    scheme, _, rest = url.partition(":")
+    where = redact(url) if rest.startswith("//") else str(Path(rest).expanduser().resolve())
+    names = [name for name in variables(scheme) if "PASS" not in name]
+    told = [scheme, where, app, *(f"{name}={os.environ.get(name, '')}" for name in names)]
+    return hashlib.sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def _beside_opener(scheme: str, name: str) -> object:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:  # --help must not pay for them
-    from pathlib import Path
-
+    from harness_durable.journal import Reader
     from harness_durable.settings import Settings
+    from harness_durable.state import Session
     from harness_durable.world import World
 
 P = ParamSpec("P")
@@ -92,34 +92,23 @@ def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
 
 
 @asynccontextmanager
-async def opened(world: str | None, app: str | None) -> AsyncGenerator[tuple[World, Settings]]:
-    """The World that flags and environment name."""
+async def opened(
+    world: str | None, app: str | None, *, create: bool = False
+) -> AsyncGenerator[tuple[World, Settings]]:
+    """The World that flags and environment name. Who only looks, or speaks to a session, makes none."""
+    from harness_durable.errors import NotFound
     from harness_durable.settings import resolve
-    from harness_durable.worlds import open_world
+    from harness_durable.worlds import open_world, redact
 
     settings = resolve({"world": world, "app": app}).settings
-    found = await open_world(settings.world, settings.app)
+    found = await open_world(settings.world, settings.app, create=create)
     try:
         yield found, settings
+    except NotFound as missing:  # it may be another World, or another app, that was meant
+        where = f"World {redact(settings.world)}, app {settings.app!r}"
+        raise NotFound(f"{missing} (looked in {where})") from None
     finally:
         await found.aclose()
-
-
-def check_run_dir(run_dir: Path) -> None:
-    """Before anything is stored: raises ``BadSetting`` if no life could be started there."""
-    import tempfile
-
-    from harness_durable.errors import BadSetting
-
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=run_dir):
-            pass
-    except OSError as error:
-        raise BadSetting(
-            f"the run directory {run_dir} cannot be used: {error.strerror or error}; make it writable, "
-            "or name another one with HARNESS_DURABLE_RUN_DIR"
-        ) from None
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -159,3 +148,21 @@ class Log(logging.StreamHandler[Any]):
 def say(text: str) -> None:
     """A remark for the person at the terminal."""
     click.echo(text, err=True)
+
+
+async def warn_of_damage(reader: Reader, state: Session) -> None:
+    """For who recovers a session: reads the whole log. Raises ``DamagedLog`` if nobody can go on with it."""
+    if (damaged := await reader.damage(state)) is not None:
+        say(
+            f"warning: session {reader.session} goes on from a snapshot; its history before is incomplete: "
+            f"{visible(str(damaged))}"
+        )
+
+
+async def warn_of_remarks(store: World, session: str) -> None:
+    """What the World finds odd about a session and loses nothing, such as a repair to come."""
+    from harness_durable.world import Remarks
+
+    if isinstance(store, Remarks):
+        for remark in await store.remarks(session):
+            say(f"warning: {visible(remark)}")

@@ -16,7 +16,6 @@ from harness_durable import registry
 from harness_durable.adapter import Adapter, ReadsVariables
 from harness_durable.cli.common import (
     asynchronous,
-    check_run_dir,
     json_option,
     print_json,
     print_rows,
@@ -24,7 +23,7 @@ from harness_durable.cli.common import (
 )
 from harness_durable.errors import BadSetting, HarnessDurableError
 from harness_durable.sandbox import Sandbox, TellsIsolation
-from harness_durable.settings import Resolved, Settings, resolve
+from harness_durable.settings import Resolved, Settings, check_run_dir, resolve
 from harness_durable.worlds import open_world, redact, variables
 
 State = Literal["ok", "warn", "fail"]
@@ -67,10 +66,10 @@ def _settings(resolved: Resolved) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name, origin in resolved.origins.items():
         value = getattr(resolved.settings, name)
-        shown = redact(value) if name in ("world", "upstream_url") else str(value)
+        shown = redact(value) if name in ("world", "upstream_url", "openai_url") else str(value)
         if name == "upstream_headers":
             shown = ", ".join(f"{header}: ***" for header in value) or "-"
-        if name == "upstream_key":
+        if name in ("upstream_key", "openai_key"):
             shown = "***" if value is not None else "-"
         rows.append((name, shown, origin))
     return rows
@@ -129,7 +128,7 @@ async def _world(settings: Settings) -> AsyncIterator[Check]:
     try:
         found = await world.describe()
         version = f"SQLite {found.details['sqlite']}; " if "sqlite" in found.details else ""
-        told = f"{version}{found.durability}; {found.notification}; {found.reach}"
+        told = f"{version}{found.durability}; news: {found.notification}; for {found.reach}"
         yield Check("world", "ok", f"{redact(found.url)}: {told}")
         for warning in found.warnings:
             yield Check("world", "warn", warning)

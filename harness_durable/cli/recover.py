@@ -8,19 +8,20 @@ from collections.abc import Sequence
 
 import click
 
-from harness_durable import recovery
+from harness_durable import clock, recovery
 from harness_durable.cli.common import (
     asynchronous,
-    check_run_dir,
     json_option,
     opened,
     print_json,
     print_rows,
     say,
     visible,
+    warn_of_damage,
     world_options,
 )
 from harness_durable.cli.story import given, named
+from harness_durable.cli.times import shown
 from harness_durable.errors import HarnessDurableError, SessionBusy
 from harness_durable.journal import Reader
 from harness_durable.runtime.equipment import Equipment
@@ -47,6 +48,7 @@ async def recover(
 ) -> None:
     """Continue SESSION, or every session that has work and no live worker."""
     from harness_durable.cli.tools import load_tools
+    from harness_durable.settings import check_run_dir
 
     tools = load_tools(module)
     async with opened(world, app) as (store, settings):
@@ -83,7 +85,9 @@ async def _print_plan(
     held = row.owner is not None and row.owner_alive and not take_over
     if held:
         say(f"error: {SessionBusy(session, str(row.owner), None)}; this is the plan for when it is gone:")
-    state = await Reader(store, session).load()
+    reader = Reader(store, session)
+    state = await reader.load()
+    await warn_of_damage(reader, state)
     try:
         plan = recovery.plan(state, await equipment.facts(state, rival=take_over))
     finally:
@@ -108,20 +112,26 @@ async def _attempt(
     try:
         return await _continue(session, tools, world, app, take_over, as_json)
     except HarnessDurableError as error:
-        say(f"error: session {session}: {visible(str(error))}")
+        whose = "" if repr(session) in str(error) else f"session {session}: "
+        say(f"error: {whose}{visible(str(error))}")
         return error.exit_code
+
+
+def _until(due: int | None) -> str:
+    return f" until {shown(due)}" if due else ""
 
 
 async def _continue(
     session: str, tools: Sequence[Tool], world: str | None, app: str | None, take_over: bool, as_json: bool
 ) -> int:
-    from harness_durable.cli.run import finish, show_turn
+    from harness_durable.cli.run import finish, see_out, show_turn
     from harness_durable.journal import Inbox
     from harness_durable.runtime.api import Durable
 
     async with Durable.open(world, app=app) as durable:
         inbox = await Inbox.open(durable.world, session)
         since = inbox.state.seq
+        await warn_of_damage(inbox.reader, inbox.state)
         if take_over:
             claim = await durable.world.claim_session(durable.worker.owner, session, take_over=True)
             await durable.world.release(session, claim.epoch)
@@ -129,12 +139,15 @@ async def _continue(
             await durable.refuse_if_held(session)
         await inbox.resume(getpass.getuser())
         state = await inbox.refresh()
-        waiting = state.turn.id if state.turn else (state.queued[0].id if state.queued else "")
+        message = state.next_message(clock.now_ms())
+        waiting = state.turn.id if state.turn else (message.id if message else "")
         if not waiting:
-            say(f"session {session}: nothing to recover, it is {state.status}")
+            say(f"session {session}: nothing to recover, it is {state.status}{_until(state.due)}")
             return 0
         durable.worker.equipment.check_provider()
         say(f"session {session}, which has {since} events already")
         await durable.agent(tools=tools).session(session)
         result = await show_turn(durable, session, waiting, since=since, quiet=as_json)
-    return finish(session, result, as_json)
+        code = finish(session, result, as_json)
+        await see_out(durable, session, quiet=as_json)
+    return code

@@ -9,14 +9,13 @@ import click
 
 from harness_durable.cli.common import (
     asynchronous,
-    check_run_dir,
     json_option,
     print_json,
     say,
     visible,
     world_options,
 )
-from harness_durable.cli.send import read_text
+from harness_durable.cli.send import read_text, report
 from harness_durable.errors import NotFound
 
 if TYPE_CHECKING:
@@ -33,9 +32,16 @@ EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
 @click.option("--adapter", help="harness for a new session")
 @click.option("--sandbox", help="where a new session's harness runs")
 @click.option("--model", help="model for a new session")
-@click.option("--workspace", type=click.Path(exists=True, file_okay=False), default=".")
+@click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    show_default=True,
+    help="folder that a new session works on",
+)
 @click.option("--tools", "module", help="Python file or module whose @tool functions the agent gets")
 @click.option("--ask", is_flag=True, help="in a new session ask before a call that is not safe; see `answer`")
+@click.option("--detach", is_flag=True, help="only send; a `worker` drives it, and needs the harness")
 @click.option("--quiet", "-q", is_flag=True, help="only the final text")
 @world_options
 @json_option
@@ -46,6 +52,7 @@ async def run(
     message_id: str | None,
     module: str | None,
     ask: bool,
+    detach: bool,
     quiet: bool,
     as_json: bool,
     workspace: str,
@@ -60,18 +67,26 @@ async def run(
 
     message, tools = read_text(text), load_tools(module)
     agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}
-    async with Durable.open(**flags) as durable:
-        durable.worker.equipment.check_provider()
-        check_run_dir(durable.settings.run_dir)
+    async with Durable.open(**flags, drive=not detach) as durable:
+        if not detach:
+            durable.worker.equipment.check_provider()
         mode = "ask" if ask else "default"
         agent = durable.agent(**agent_flags, workspace=workspace, tools=tools, permission_mode=mode)
         since = await _head(durable, session)
         opened = await agent.session(session)
+        if detach:
+            turn = await opened.send(message, message_id=message_id)
+            report(as_json, session=opened.id, message=turn.id)
+            return
         await durable.refuse_if_held(opened.id)
         say(f"session {opened.id}" + (f", which has {since} events already" if since else ""))
+        if message_id in (await opened.state()).messages:
+            say("this message id is known already; the first message counts, and this is its turn")
         turn = await opened.send(message, message_id=message_id)
         result = await show_turn(durable, opened.id, turn.id, since=since, quiet=quiet or as_json)
-    sys.exit(finish(opened.id, result, as_json))
+        code = finish(opened.id, result, as_json)
+        await see_out(durable, opened.id, quiet=quiet or as_json)
+    sys.exit(code)
 
 
 async def _head(durable: Durable, session: str | None) -> int:
@@ -88,9 +103,16 @@ async def show_turn(durable: Durable, session: str, turn: str, *, since: int, qu
 
     if not quiet:
         await follow_turn(durable, session, turn, since)
-    result = await durable.turn(session, turn).result()
+    return await durable.turn(session, turn).result()
+
+
+async def see_out(durable: Durable, session: str, *, quiet: bool) -> None:
+    """Return when nothing is driven here any more. Messages that were sent meanwhile are ours, too: to leave
+    in the middle of their turns would cut their calls off."""
+    while (turn := await durable.next_turn(session)) is not None:
+        say(f"session {session} goes on with {visible(turn)}, which was sent meanwhile; Ctrl-C hands it back")
+        await show_turn(durable, session, turn, since=await _head(durable, session), quiet=quiet)
     await durable.until_idle(session)
-    return result
 
 
 def finish(session: str, result: TurnResult, as_json: bool) -> int:
@@ -113,4 +135,6 @@ def finish(session: str, result: TurnResult, as_json: bool) -> int:
         say(f"turn {result.status}: {visible(result.reason)}")
         if result.status == "needs_input":
             say(f"look with `harness-durable trace {session}`; `harness-durable recover {session}` goes on")
+        elif result.status == "failed":
+            say(f"see `harness-durable trace {session}`; another message to the session tries again")
     return EXIT.get(result.status, 1)

@@ -12,6 +12,7 @@ import msgspec
 
 from harness_durable import events as ev
 from harness_durable.cli.common import one_line
+from harness_durable.cli.times import shown
 from harness_durable.payload import Payload
 from harness_durable.state import Session, ToolCall
 
@@ -35,8 +36,13 @@ def tell(state: Session, entry: ev.Entry) -> Line | None:
             agent = event.agent
             what = f"{agent.adapter} {agent.harness_version}, {agent.model}, in {agent.workspace}"
             return Line("◆", f"session created: {what}", "quiet")
+        case ev.SessionMoved():
+            return Line("◆", f"moved to {event.to}", "quiet")
         case ev.MessageAccepted():
-            return Line("❯", f"message {event.message}: {_text(event.text)}", "person")
+            later = f" (not before {shown(event.not_before)})" if event.not_before else ""
+            return Line("❯", f"message {event.message}{later}: {_text(event.text)}", "person")
+        case ev.MessageWithdrawn():
+            return Line("❯", f"{event.by} took message {event.message} back", "person")
         case ev.SteerAccepted():
             return Line("❯", f"steer {event.message}: {_text(event.text)}", "person")
         case ev.StopRequested():
@@ -60,6 +66,11 @@ def tell(state: Session, entry: ev.Entry) -> Line | None:
             return Line("?", f"needs a person: {event.reason}", "warn")
         case ev.ModelRequested() | ev.ModelCompleted() | ev.ModelFailed() | ev.ModelReplayed():
             return _model(state, event)
+        case ev.ModelWithheld():
+            what = " and ".join(one_line(str(media), WIDTH) for media in event.media)
+            why = f"the provider refused it ({one_line(event.reason, WIDTH)})"
+            kept = f"the original is in the log, in the request of {event.call}"
+            return Line("▲", f"withheld from the model: {what}; {why}; {kept}", "warn")
         case (
             ev.ToolRequested()
             | ev.ToolReleased()

@@ -55,7 +55,7 @@ def _explained(name: str) -> Generator[None]:
         raise BadInput(
             f"{name}: no module named {missing.name!r}; give a .py file, or a module that can be imported"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = "" if isinstance(error, SyntaxError) else f" at {place.filename}:{place.lineno}"
         raise BadInput(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -19,6 +21,7 @@ from harness_durable.cli.common import (
     print_json,
     say,
     visible,
+    warn_of_remarks,
     world_options,
 )
 from harness_durable.cli.story import Line, tell
@@ -26,9 +29,12 @@ from harness_durable.errors import DamagedLog
 from harness_durable.events import Entry
 from harness_durable.journal import Reader
 from harness_durable.state import Session
-from harness_durable.world import Remarks, World
+from harness_durable.world import World
 
 STYLE = {"good": "green", "bad": "red", "warn": "yellow", "life": "cyan", "person": "magenta"}
+
+WHOLE = frozenset("?✘▲╳↻■")
+"""Signs of lines whose end says why, or what to do: they may take more than one line of a terminal."""
 
 
 @click.command()
@@ -55,9 +61,7 @@ async def trace(
     """
     async with opened(world, app) as (store, _):
         await store.session(session)
-        if isinstance(store, Remarks):
-            for remark in await store.remarks(session):
-                say(f"warning: {visible(remark)}")
+        await warn_of_remarks(store, session)
         reader = Reader(store, session)
         entries = reader.follow() if follow else reader.entries()
         markdown = markdown or not sys.stdout.isatty()
@@ -129,21 +133,39 @@ async def print_story(
     entries: AsyncIterator[Entry], *, since: int = 0, markdown: bool = False, begin: str = ""
 ) -> None:
     """Print a line per event that people care about, each after ``begin``."""
-    state = Session()
+    state, width = Session(), columns(sys.stdout)
     async for entry in entries:
         fold.apply(state, entry)
         line = tell(state, entry)
         if line is not None and entry.seq > since:
-            click.echo(begin + (_markdown(entry, line) if markdown else render(entry, line)))
+            click.echo(begin + (_markdown(entry, line) if markdown else render(entry, line, width)))
 
 
-def render(entry: Entry, line: Line) -> str:
-    """A line for a terminal: the time of day, the event's number, the story. Safe whatever an agent said."""
+def columns(stream: TextIO) -> int | None:
+    """How wide the terminal is; None if this is none, so that nothing need be cut."""
+    if not stream.isatty():
+        return None
+    return shutil.get_terminal_size((0, 0)).columns or os.get_terminal_size(stream.fileno()).columns or 80
+
+
+def render(entry: Entry, line: Line, width: int | None) -> str:
+    """A line for people: the time of day, the event's number, the story, no wider than ``width`` cells. Safe
+    whatever an agent said."""
     when = datetime.fromtimestamp(entry.time / 1000).strftime("%H:%M:%S.%f")[:-3]
     said = visible(line.text).replace("\n", " ")
+    if width is not None and line.mark not in WHOLE:
+        said = _fitted(said, width - len(f"{when} {entry.seq:>4} {line.mark} "))
     mark = click.style(line.mark, fg=STYLE.get(line.tone), bold=True)
     text = click.style(said, fg=STYLE.get(line.tone), dim=line.tone == "quiet")
     return f"{click.style(when, dim=True)} {entry.seq:>4} {mark} {text}"
+
+
+def _fitted(text: str, room: int) -> str:
+    """The beginning of a text, in at most ``room`` cells of a terminal."""
+    from rich.cells import cell_len, set_cell_size
+
+    room = max(room, 20)
+    return text if cell_len(text) <= room else set_cell_size(text, room - 1).rstrip() + "…"
 
 
 def _markdown(entry: Entry, line: Line) -> str:

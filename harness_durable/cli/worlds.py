@@ -1,4 +1,4 @@
-"""``harness-durable worlds``: which Worlds there are, and whether one keeps its promises here.
+"""``harness-durable worlds``: which Worlds there are, whether one keeps its promises; and copying.
 
 What surprises: ``check`` is the conformance suite that a World's author runs. It starts and kills processes
 on the store, in apps of its own, which it removes, so that it can be run against a store that is in use.
@@ -15,6 +15,7 @@ import msgspec
 
 from harness_durable import registry
 from harness_durable.cli.common import asynchronous, json_option, print_json, print_rows, say
+from harness_durable.cli.copy import copy
 from harness_durable.worlds import open_world, redact
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def _print_row(result: CheckResult) -> None:
 
 @click.group()
 def worlds() -> None:
-    """Where sessions are stored: list the kinds, check one."""
+    """Where sessions are stored: list the kinds, check one, copy sessions to another."""
+
+
+worlds.add_command(copy)
 
 
 @worlds.command("list")

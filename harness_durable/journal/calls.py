@@ -12,8 +12,8 @@ from harness_durable.crashpoints import reach
 from harness_durable.events import ReplayPolicy, Source, ToolOrigin, Usage
 from harness_durable.journal.requests import Bases, split
 from harness_durable.journal.writer import Decision, Writer
-from harness_durable.payload import INLINE, pack, pack_text
-from harness_durable.policy import Verdict, gate
+from harness_durable.payload import INLINE, Media, pack, pack_text
+from harness_durable.policy import Verdict, gate, gate_unasked
 from harness_durable.state import Session
 
 REQUEST_INLINE = 256 << 10
@@ -131,6 +131,22 @@ class CallTransitions:
 
         await self._writer.decide(decide)
 
+    async def model_withheld(
+        self, call: str, status: int | None, reason: str, media: Sequence[Media], said: str
+    ) -> bool:
+        """The provider refused a call because of these media: the call's outcome, and that they are withheld
+        from now on, in one append. ``said`` are the provider's words. False, and nothing written, if the call
+        was settled meanwhile: then it must not be asked again."""
+
+        def decide(state: Session, wanted: Decision) -> bool:
+            if state.model_calls[call].status != "requested":
+                return False
+            wanted.events.append(events.ModelFailed(call, status, reason))
+            wanted.events.append(events.ModelWithheld(call, tuple(media), said))
+            return True
+
+        return await self._writer.decide(decide)
+
     async def model_replayed(self, call: str, life: str) -> None:
         event = events.ModelReplayed(call, life)
         await self._writer.decide(lambda _, wanted: wanted.events.append(event))
@@ -151,6 +167,23 @@ class CallTransitions:
             elif verdict.action == "refuse":
                 payload = wanted.keep(pack_text(verdict.text))
                 wanted.events.append(events.ToolRefused(call, verdict.repeats, payload))
+            return verdict
+
+        verdict = await self._writer.decide(decide)
+        if verdict.action == "release":
+            reach("tool.released")
+        return verdict
+
+    async def tools_released(self, calls: Sequence[str], life: str, request: int) -> Verdict:
+        """The barrier of calls whose tool has no exact one: the harness runs them as soon as it has their
+        response. Durable before it gets that, as the answer to ``request``; one append for all of them."""
+
+        def decide(state: Session, wanted: Decision) -> Verdict:
+            known = [state.tool_calls[call] for call in calls]
+            verdict = gate_unasked(state, known, life, request)
+            if verdict.action == "release":
+                fresh = (call.id for call in known if call.released_in != life)
+                wanted.events.extend(events.ToolReleased(call, life, request=request) for call in fresh)
             return verdict
 
         verdict = await self._writer.decide(decide)
@@ -220,6 +253,7 @@ class CallTransitions:
         def decide(state: Session, wanted: Decision) -> None:
             if request not in state.permissions:
                 wanted.events.append(events.PermissionRequested(request, call, name, life))
+                wanted.listed = True
 
         await self._writer.decide(decide)
         reach("permission.asked")

@@ -7,9 +7,11 @@ calls are in ``calls``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-from harness_durable import clock, events
+import msgspec
+
+from harness_durable import events
 from harness_durable.crashpoints import reach
 from harness_durable.events import Rung
 from harness_durable.journal.calls import CallTransitions, Told, tell
@@ -19,7 +21,17 @@ from harness_durable.policy import NOT_STARTED, UNKNOWN
 from harness_durable.recovery import Plan
 from harness_durable.sandbox import LifeRef
 from harness_durable.state import Session, Turn
-from harness_durable.world import Claim, RowUpdate, World
+from harness_durable.world import Claim, World
+
+
+class Splice(msgspec.Struct, frozen=True):
+    """``drop`` lines of a transcript from line ``at`` on (None: all of them) become ``lines``. ``shown``: see
+    ``events.TranscriptReplaced``."""
+
+    at: int
+    drop: int | None
+    lines: Sequence[bytes] = ()
+    shown: tuple[str, ...] | None = None
 
 
 class Journal(CallTransitions):
@@ -38,19 +50,41 @@ class Journal(CallTransitions):
         """Return when the state fulfils ``condition``."""
         await self._writer.until(condition)
 
+    async def when(self, condition: Callable[[Session], bool], act: Callable[[], None]) -> None:
+        """Call ``act`` once, at a moment at which the state fulfils ``condition`` and nothing is being
+        written: what others are about to write then, they have not decided yet."""
+
+        def decide(state: Session, _: Decision) -> bool:
+            if not condition(state):
+                return False
+            act()
+            return True
+
+        while True:
+            await self._writer.until(condition)
+            if await self._writer.decide(decide):
+                return
+
     # ------------------------------------------------------------------------------------- turns
 
-    async def turn_started(self, message: str) -> None:
-        def decide(state: Session, wanted: Decision) -> None:
+    async def turn_started(self, message: str) -> bool:
+        """False, and nothing written, if the message was taken back meanwhile, or the session closed."""
+
+        def decide(state: Session, wanted: Decision) -> bool:
             if message not in state.turns:
+                if state.closed or message not in (queued.id for queued in state.queued):
+                    return False
                 if state.last_turn is not None:  # it waited for a person, who went on instead
                     _close_calls(state, wanted, state.last_turn)
                     _requeue_steers(state, wanted, state.last_turn)
                 wanted.events.append(events.TurnStarted(message))
-                wanted.row = RowUpdate("running", clock.now_ms())
+                wanted.listed = True
+            return True
 
-        await self._writer.decide(decide)
-        reach("turn.started")
+        started = await self._writer.decide(decide)
+        if started:
+            reach("turn.started")
+        return started
 
     async def turn_interrupted(self, reason: str, *, planned: bool = False) -> None:
         """The life is over, the turn is not."""
@@ -75,7 +109,8 @@ class Journal(CallTransitions):
             if state.turn is not None:
                 turn = _close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnCompleted(turn.id, wanted.keep(packed)))
-                wanted.row = _settled(state, wanted, turn, "idle")
+                _requeue_steers(state, wanted, turn)
+                wanted.listed = True
 
         reach("turn.completing")
         await self._settle(decide)
@@ -86,7 +121,8 @@ class Journal(CallTransitions):
             if state.turn is not None:
                 turn = _close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnFailed(turn.id, code, reason))
-                wanted.row = _settled(state, wanted, turn, "idle")
+                _requeue_steers(state, wanted, turn)
+                wanted.listed = True
 
         await self._settle(decide)
 
@@ -95,7 +131,8 @@ class Journal(CallTransitions):
             if state.turn is not None:
                 turn = _close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnCancelled(turn.id, reason))
-                wanted.row = _settled(state, wanted, turn, "idle")
+                _requeue_steers(state, wanted, turn)
+                wanted.listed = True
 
         await self._settle(decide)
 
@@ -106,7 +143,7 @@ class Journal(CallTransitions):
         def decide(state: Session, wanted: Decision) -> None:
             if state.turn is not None:
                 wanted.events.append(events.TurnNeedsInput(state.turn.id, reason))
-                wanted.row = RowUpdate("needs_input", None)
+                wanted.listed = True
 
         await self._settle(decide)
 
@@ -135,10 +172,16 @@ class Journal(CallTransitions):
         await self._writer.decide(lambda _, wanted: wanted.events.append(event))
 
     async def life_lost(
-        self, life: str, reason: str, code: int | None = None, *, planned: bool = False
+        self,
+        life: str,
+        reason: str,
+        code: int | None = None,
+        *,
+        planned: bool = False,
+        transient: bool = False,
     ) -> None:
         """A life is over and its turn is not, in one append. ``planned``: the life uses up no attempt, even
-        if the turn was not resumed in it yet."""
+        if the turn was not resumed in it yet. ``transient``: see ``TurnInterrupted``."""
 
         def decide(state: Session, wanted: Decision) -> None:
             known = state.lives.get(life)
@@ -146,7 +189,7 @@ class Journal(CallTransitions):
                 return
             wanted.events.append(events.LifeEnded(life, reason, code))
             if state.turn is not None and (planned or state.turn.status == "running"):
-                wanted.events.append(events.TurnInterrupted(state.turn.id, reason, planned))
+                wanted.events.append(events.TurnInterrupted(state.turn.id, reason, planned, transient))
 
         await self._writer.decide(decide)
 
@@ -181,13 +224,13 @@ class Journal(CallTransitions):
         await self._writer.decide(lambda _, __: None)
 
     async def released(self, reason: str) -> None:
-        """The worker gives the session back. The row says whether somebody has to look at it again: a
-        settled session is parked here for good."""
+        """The worker gives the session back. The row says whether and when somebody has to look at it again:
+        a settled session is parked."""
 
         def decide(state: Session, wanted: Decision) -> None:
             if state.worker:
                 wanted.events.append(events.SessionReleased(reason))
-                wanted.row = RowUpdate(state.status, clock.now_ms() if state.has_work else None)
+                wanted.listed = True
 
         await self._writer.decide(decide)
 
@@ -212,46 +255,38 @@ class Journal(CallTransitions):
         await self._writer.decide(decide)
         reach("transcript.appended")
 
-    async def transcript_replaced(self, file: str, keep: int, lines: list[bytes], reason: str) -> None:
-        """What recovery made of a transcript: the first ``keep`` lines, then ``lines``."""
-        packed = pack(b"\n".join(lines))
+    async def transcript_replaced(self, file: str, splices: Sequence[Splice], reason: str) -> None:
+        """What recovery made of a transcript, in one append. The splices are in order and do not overlap."""
+        packed = [(splice, pack(b"\n".join(splice.lines))) for splice in splices]
 
         def decide(_: Session, wanted: Decision) -> None:
-            payload = wanted.keep(packed)
-            wanted.events.append(events.TranscriptReplaced(file, keep, payload, len(lines), reason))
+            for splice, content in reversed(packed):  # a place must not move before its turn comes
+                payload, count = wanted.keep(content), len(splice.lines)
+                wanted.events.append(
+                    events.TranscriptReplaced(
+                        file, splice.at, payload, count, reason, splice.drop, splice.shown
+                    )
+                )
 
         await self._writer.decide(decide)
 
-    async def transcript_lines(self, file: str) -> list[bytes]:
-        """All lines of a transcript as the log describes it now."""
+    def transcript_lines(self, file: str) -> AsyncGenerator[bytes]:
+        """The lines of a transcript as the log describes it now, one after the other: it may be larger than
+        the memory."""
         transcript = self.state.transcripts.get(file)
-        segments = transcript.segments if transcript is not None else []
-        lines: list[bytes] = []
-        async for segment, event in self.reader.events_at(segments):
-            if isinstance(event, events.TranscriptAppended | events.TranscriptReplaced):
-                content = await self.reader.content(event.lines)
-                lines.extend(content.split(b"\n")[: segment.keep])
-        return lines
+        return self.reader.lines(tuple(transcript.segments) if transcript is not None else ())
 
     async def _settle(self, decide: Callable[[Session, Decision], None]) -> None:
         await self._writer.decide(decide)
         await self._writer.take_snapshot()
 
 
-def _settled(state: Session, wanted: Decision, turn: Turn, status: str) -> RowUpdate:
-    """Still due: the life has to be ended, and only giving the session back parks it. Steers that the turn
-    never took become messages of their own, in the same append: accepted is never lost."""
-    waiting = _requeue_steers(state, wanted, turn) or bool(state.queued)
-    return RowUpdate("queued" if waiting else status, clock.now_ms())
-
-
-def _requeue_steers(state: Session, wanted: Decision, turn: Turn) -> bool:
-    """Steers that the turn never took become messages; whether there were any."""
-    steers = state.steers(turn.id)
-    for steer in steers:
+def _requeue_steers(state: Session, wanted: Decision, turn: Turn) -> None:
+    """Steers that the turn never took become messages of their own, in the same append: accepted is never
+    lost."""
+    for steer in state.steers(turn.id):
         wanted.events.append(events.MessageAccepted(f"{steer.id}+queued", steer.text))
         wanted.events.append(events.SteerDelivered(steer.id, ""))
-    return bool(steers)
 
 
 def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:

@@ -22,6 +22,12 @@ from harness_durable.world import Record, RowUpdate, World, check_session_id
 MAX_MESSAGE = 32 << 20
 """Bytes of a message. Above any model's context; refused before anything is stored."""
 
+MAX_ID = 256
+"""Characters of a message id. It stands in every line about the message's turn."""
+
+LATEST = 253_402_300_799_999
+"""The last ms of the year 9999: what people's calendars, and Python's, can show."""
+
 WhenBusy = Literal["queue", "steer", "reject"]
 
 T = TypeVar("T")
@@ -56,13 +62,18 @@ class Inbox:
         await self._writer.refresh()
         return self._writer.state
 
-    async def accept(self, message: str, text: str, when_busy: WhenBusy = "queue") -> bool:
+    async def accept(
+        self, message: str, text: str, when_busy: WhenBusy = "queue", *, not_before: int = 0
+    ) -> bool:
         """Accept a message; durable on return. False if this ``message`` id is known already: then nothing
-        is written, and the first one counts.
+        is written, and the first one counts. Its turn starts no earlier than ``not_before`` (ms, wall clock).
 
-        Raises ``BadInput`` for an empty or over-long text, or a busy session under ``reject``.
+        Raises ``BadInput`` for an empty or over-long text or id, a busy session under ``reject``, or a time
+        that is none.
         """
+        _check_id(message)
         packed = pack_text(_checked(text))
+        _check_time(not_before, when_busy)
 
         def decide(state: Session, wanted: Decision) -> bool:
             if message in state.messages:
@@ -75,13 +86,29 @@ class Inbox:
             if state.turn is not None and when_busy == "steer":
                 wanted.events.append(events.SteerAccepted(message, state.turn.id, payload))
             else:
-                wanted.events.append(events.MessageAccepted(message, payload))
-            wanted.row = RowUpdate("running" if state.turn else "queued", clock.now_ms())
+                wanted.events.append(events.MessageAccepted(message, payload, not_before))
+            wanted.listed = True
             return True
 
         accepted = await self._decide(decide)
         reach("steer.accepted" if self.state.messages[message].kind == "steer" else "message.accepted")
         return accepted
+
+    async def withdraw(self, message: str, by: str) -> bool:
+        """Take back a message that has not started its turn; False if it has, or was taken back before.
+        Raises ``NotFound``."""
+
+        def decide(state: Session, wanted: Decision) -> bool:
+            known = state.messages.get(message)
+            if known is None:
+                raise NotFound(f"no message {message!r} in this session; see `trace`")
+            if known not in state.queued:
+                return False
+            wanted.events.append(events.MessageWithdrawn(message, by))
+            wanted.listed = True
+            return True
+
+        return await self._decide(decide)
 
     async def request_stop(self, by: str) -> bool:
         """Ask for the open turn to be stopped, or one that waits for a person to be given up. False if there
@@ -93,7 +120,7 @@ class Inbox:
                 return False
             if turn.stop_by is None:
                 wanted.events.append(events.StopRequested(turn.id, by))
-                wanted.row = RowUpdate("running", clock.now_ms())
+                wanted.listed = True
             return True
 
         return await self._decide(decide)
@@ -106,7 +133,7 @@ class Inbox:
             if turn is None or turn.status != "needs_input":
                 return False
             wanted.events.append(events.TurnResumed(turn.id, "", "continue", (f"{by} asked",), True))
-            wanted.row = RowUpdate("running", clock.now_ms())
+            wanted.listed = True
             return True
 
         return await self._decide(decide)
@@ -120,14 +147,37 @@ class Inbox:
                 raise NotFound(f"no permission request {request!r} in this session; see `trace`")
             if asked.allow is None:
                 wanted.events.append(events.PermissionResolved(request, allow, by, reason))
-                wanted.row = RowUpdate("running", clock.now_ms())
+                wanted.listed = True
 
         await self._decide(decide)
 
     async def _decide(self, decision: Callable[[Session, Decision], T]) -> T:
         """On the log as it is now: an answer that writes nothing ("it is idle") meets no conflict."""
+
+        def unless_moved(state: Session, wanted: Decision) -> T:
+            if state.moved is not None:
+                raise BadInput(
+                    f"the session was moved to {state.moved.to}; go on with it there (if it has not arrived, "
+                    "`harness-durable worlds copy --move` once more brings it there)"
+                )
+            return decision(state, wanted)
+
         await self._writer.refresh()
-        return await self._writer.decide(decision)
+        return await self._writer.decide(unless_moved)
+
+
+def _check_id(message: str) -> None:
+    if not 0 < len(message) <= MAX_ID or not message.isprintable():
+        raise BadInput(
+            f"{message[:40]!r} cannot be a message id: use 1 to {MAX_ID} characters that can be printed"
+        )
+
+
+def _check_time(not_before: int, when_busy: WhenBusy) -> None:
+    if not_before and when_busy == "steer":
+        raise BadInput("a steer is for the running turn; send a message for later without it")
+    if not 0 <= not_before <= LATEST:
+        raise BadInput(f"{not_before} is no time in milliseconds before the year 10000; correct it")
 
 
 def _checked(text: str) -> str:

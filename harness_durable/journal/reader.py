@@ -6,13 +6,16 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol, TypeVar
 
 from harness_durable import codec, events, fold
-from harness_durable.errors import NotFound
+from harness_durable.errors import DamagedLog, NotFound
 from harness_durable.payload import Payload, expand
-from harness_durable.state import Session
+from harness_durable.state import Segment, Session
 from harness_durable.world import StoredRecord, World
 
 PAGE = 1000
 """Records per read: bounds memory for long logs, and is far above what a turn adds."""
+
+_LINES_PAGE = 100
+"""The same where the records are full of lines, up to 32 KiB each."""
 
 
 class _Placed(Protocol):
@@ -54,16 +57,34 @@ class Reader:
             await self.world.wait(self.session, after, 30.0)
 
     async def load(self, *, upto: int | None = None) -> Session:
-        """The state now, or as of ``upto``. From the last snapshot if there is one."""
+        """The state now, or as of ``upto``. From the last snapshot if there is one that is not too new."""
         state = Session()
-        stored = await self.world.snapshot(self.session) if upto is None else None
-        if stored is not None:
+        stored = await self.world.snapshot(self.session)
+        if stored is not None and (upto is None or stored[0] <= upto):
             state = fold.load(stored[1]) or state
         async for entry in self.entries(state.seq):
             if upto is not None and entry.seq > upto:
                 break
             fold.apply(state, entry)
         return state
+
+    async def damage(self, state: Session) -> DamagedLog | None:
+        """The first damage in the past of a state that was loaded from a snapshot, if there is any: reads the
+        log from the start. Raises ``DamagedLog`` if what is lost is needed for driving: the harness's own
+        transcript."""
+        needed = {segment.seq for one in state.transcripts.values() for segment in one.segments}
+        found: DamagedLog | None = None
+        after = 0
+        while after < state.seq:
+            try:
+                records = await self.world.read(self.session, after, PAGE)
+            except DamagedLog as damaged:
+                found, after = found or damaged, after + 1
+                if after in needed:
+                    raise
+            else:
+                after = records[-1].seq if records else state.seq
+        return found
 
     async def event(self, seq: int) -> events.AnyEvent:
         """The event at one place."""
@@ -78,14 +99,31 @@ class Reader:
             fold.apply(state, entry)
         return state
 
-    async def events_at(self, places: Sequence[S]) -> AsyncGenerator[tuple[S, events.AnyEvent]]:
-        """The events at several places, in order of ``seq``, reading the log in pages and not one by one."""
+    async def events_at(
+        self, places: Sequence[S], page: int = PAGE
+    ) -> AsyncGenerator[tuple[S, events.AnyEvent]]:
+        """The events at several places, reading the log in pages and not one by one: best in order."""
         records: dict[int, StoredRecord] = {}
         for place in places:
             if place.seq not in records:
-                page = await self.world.read(self.session, place.seq - 1, PAGE)
-                records = {record.seq: record for record in page}
+                records = {}  # before the next ones come
+                read = await self.world.read(self.session, place.seq - 1, page)
+                records = {record.seq: record for record in read}
+                del read
             yield place, entry_of(records[place.seq], self.session).event
+
+    async def lines(self, segments: Sequence[Segment]) -> AsyncGenerator[bytes]:
+        """Lines of a transcript. Holds those of one event at a time, and a page of the log."""
+        async for segment, event in self.events_at(segments, _LINES_PAGE):
+            if isinstance(event, events.TranscriptAppended | events.TranscriptReplaced):
+                content = await self.content(event.lines)
+                start = 0
+                for number in range(segment.skip + segment.keep):
+                    end = content.find(b"\n", start)
+                    end = len(content) if end < 0 else end
+                    if number >= segment.skip:
+                        yield content[start:end]
+                    start = end + 1
 
     async def content(self, payload: Payload) -> bytes:
         """The bytes of a payload, wherever they are."""

@@ -7,6 +7,7 @@ one it keeps."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncGenerator
 from typing import cast
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from harness_durable import events
 from harness_durable.journal.reader import Reader
 from harness_durable.payload import Payload
-from harness_durable.state import Session
+from harness_durable.state import ModelCall, Session
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array = msgspec.json.Decoder(list[msgspec.Raw])
@@ -83,3 +84,27 @@ async def _parts(reader: Reader, state: Session, call: str) -> list[bytes]:
     for event in reversed(chain):
         payloads = [*payloads[: event.keep], *event.parts]
     return [await reader.content(payload) for payload in payloads]
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """Where the request of a call stands in the log."""
+
+    seq: int
+    call: ModelCall
+
+
+async def answered(reader: Reader, state: Session, agent: str | None) -> AsyncGenerator[bytes]:
+    """Each part of the requests of one conversation that had a response, once. Reads the log's requests from
+    the start, so it is for rare questions only."""
+    places = [_Request(call.requested_seq, call) for call in state.model_calls.values()]
+    parts: dict[str, list[Payload]] = {}
+    seen: set[Payload] = set()
+    async for place, found in reader.events_at(places):
+        event = cast(events.ModelRequested, found)
+        kept = parts[event.base][: event.keep] if event.base is not None else []
+        parts[event.call] = [*kept, *event.parts]
+        if event.agent == agent and place.call.status == "completed":
+            for payload in parts[event.call]:
+                if payload not in seen:
+                    seen.add(payload)
+                    yield await reader.content(payload)

@@ -25,20 +25,31 @@ SNAPSHOT_EVERY = 500
 """Events between snapshots within a turn, and at least a quarter of the log, so that all snapshots together
 cost no more than the log itself. One more is taken when a turn ends."""
 
+ANSWER_SECONDS = 30.0
+"""How long a World may take for one append, which cannot be cancelled. After that nobody knows whether it has
+happened, and the same records are handed in again."""
+
 T = TypeVar("T")
 
 
 class Decision(msgspec.Struct):
-    """What a transition wants: events in order, blobs that they name, the row, and what its caller gets."""
+    """What a transition wants: events in order, blobs that they name, and the row. ``listed``: the events
+    change what the row says; it is made from the state as it will be after them."""
 
     events: list[events.AnyEvent] = []
     blobs: dict[str, bytes] = {}
+    listed: bool = False
     row: RowUpdate | None = None
 
     def keep(self, packed: Packed) -> Payload:
         """Take a packed payload's blobs along; its payload goes into an event."""
         self.blobs.update(packed.blobs)
         return packed.payload
+
+
+def row_of(state: Session, now: int) -> RowUpdate:
+    """What lists and claims see of a session. Pure."""
+    return RowUpdate(state.status, None if state.due is None else max(state.due, now))
 
 
 class Writer:
@@ -100,10 +111,6 @@ class Writer:
             if self._fenced is not None:
                 raise self._fenced
 
-    async def changed(self) -> None:
-        """Return when the state has moved on."""
-        await self._changed.wait()
-
     async def until(self, condition: Callable[[Session], bool]) -> None:
         """Return when the state fulfils ``condition``."""
         while not condition(self.state):
@@ -129,6 +136,13 @@ class Writer:
                 Record(uuid.uuid4().hex, codec.kind_of(event), clock.now_ms(), codec.encode(event))
                 for event in wanted.events
             ]
+            first = self.state.seq + 1
+            entries = [
+                events.Entry(first + place, record.time, self.epoch, event)
+                for place, (record, event) in enumerate(zip(records, wanted.events, strict=True))
+            ]
+            if wanted.listed:
+                wanted.row = row_of(fold.fold(entries, fold.copy(self.state)), clock.now_ms())
             try:
                 await self._append(records, wanted)
             except Conflict as conflict:
@@ -136,13 +150,7 @@ class Writer:
                     raise  # the log is shorter than what we have read of it: no decision can help
                 self._apply([entry_of(record, self.session) for record in conflict.records])
                 continue
-            first = self.state.seq + 1
-            self._apply(
-                [
-                    events.Entry(first + place, record.time, self.epoch, event)
-                    for place, (record, event) in enumerate(zip(records, wanted.events, strict=True))
-                ]
-            )
+            self._apply(entries)
             due = max(SNAPSHOT_EVERY, self.state.seq // 4)
             if self.epoch and self.state.seq - self._snapshot_at >= due:
                 await self.take_snapshot()
@@ -156,16 +164,7 @@ class Writer:
         unclear = False
         while True:
             try:
-                # Shielded: a cancelled caller must not leave us behind a log that has moved on.
-                with anyio.CancelScope(shield=True):
-                    await self.world.append(
-                        self.session,
-                        expected_head=self.state.seq,
-                        epoch=self.epoch,
-                        records=records,
-                        blobs=wanted.blobs,
-                        row=wanted.row,
-                    )
+                await self._append_once(records, wanted)
                 return
             except WriterFenced as fenced:
                 self._fenced = fenced
@@ -178,6 +177,24 @@ class Writer:
                     raise
                 await clock.sleep(pause)
                 pause = min(pause * 2, 1.0)
+
+    async def _append_once(self, records: Sequence[Record], wanted: Decision) -> None:
+        """Shielded: a cancelled caller must not leave us behind a log that has moved on."""
+        with anyio.move_on_after(ANSWER_SECONDS, shield=True):
+            await self.world.append(
+                self.session,
+                expected_head=self.state.seq,
+                epoch=self.epoch,
+                records=records,
+                blobs=wanted.blobs,
+                row=wanted.row,
+            )
+            return
+        raise StorageUnavailable(
+            f"the store has not answered an append to session {self.session!r} for {ANSWER_SECONDS:.0f} s; "
+            "see whether it is overloaded or cut off",
+            unclear=True,
+        )
 
     def _apply(self, entries: Sequence[events.Entry]) -> None:
         for entry in entries:

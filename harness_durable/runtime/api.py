@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 
 from harness_durable import clock, registry
 from harness_durable.errors import (
+    HarnessMissing,
     NotFound,
     SandboxUnavailable,
     SessionBusy,
@@ -32,7 +33,7 @@ from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import beside
 from harness_durable.runtime.sessions import Session, Turn
 from harness_durable.runtime.worker import Worker
-from harness_durable.settings import Settings, resolve
+from harness_durable.settings import Settings, check_run_dir, resolve
 from harness_durable.state import Session as State
 from harness_durable.tools import Tool
 from harness_durable.world import World
@@ -40,22 +41,33 @@ from harness_durable.worlds import open_world
 
 log = logging.getLogger("harness_durable.api")
 
+HELD_SECONDS, LOOK_SECONDS, PARKED_SECONDS = 0.25, 1.0, 30.0
+"""How often a session that another worker drives is looked at: at most, at least; and one that waits for a
+person, if its log does not grow."""
+
 
 class Durable:
     """An open World and a worker. Use ``async with Durable.open() as durable``."""
 
-    def __init__(self, world: World, worker: Worker, settings: Settings, tasks: TaskGroup) -> None:
+    def __init__(
+        self, world: World, worker: Worker, settings: Settings, tasks: TaskGroup, *, drive: bool = True
+    ) -> None:
         self.world, self.worker, self.settings = world, worker, settings
-        self._tasks = tasks
+        self.drives, self._tasks = drive, tasks
         self._driving: dict[str, anyio.Event] = {}
         self._wanted: set[str] = set()
+        self._alarms: dict[str, int] = {}
         self._failures: dict[str, Exception] = {}
         self._equipments = [worker.equipment]
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, world: str | None = None, **flags: Any) -> AsyncGenerator[Durable]:
+    async def open(
+        cls, world: str | None = None, *, drive: bool = True, **flags: Any
+    ) -> AsyncGenerator[Durable]:
         """Open the World of ``HARNESS_DURABLE_WORLD``, or of the URL given; ``flags`` are other settings.
+        With ``drive=False`` nothing is ever driven here, and no harness is needed: what is sent is left to
+        workers (``harness-durable worker``), and ``result`` waits for them.
 
         On the way out running harnesses are ended and their turns marked as interrupted by us; the next
         ``open`` continues them. Raises ``BadSetting``, ``UnknownName``, ``StorageUnavailable``.
@@ -64,8 +76,10 @@ class Durable:
         opened = await open_world(settings.world, settings.app)
         equipments = [Equipment(settings)]
         try:
+            if drive:
+                check_run_dir(settings.run_dir)
             async with Worker.open(opened, equipments[0]) as worker, beside() as tasks:
-                durable = cls(opened, worker, settings, tasks)
+                durable = cls(opened, worker, settings, tasks, drive=drive)
                 equipments = durable._equipments
                 yield durable
         finally:
@@ -100,7 +114,7 @@ class Durable:
             harness_version="",
             model=model or self.settings.model,
             sandbox=sandbox,
-            workspace=str(Path(workspace).resolve()),
+            workspace=equipment.named(Path(workspace)),
             permission_mode=permission_mode,
             effort=effort,
             tools=tuple(builtin_tools) if builtin_tools is not None else None,
@@ -123,12 +137,24 @@ class Durable:
         await self.world.release(session, claim.epoch)
 
     def keep_driving(self, session: str, equipment: Equipment) -> None:
-        """See to it that somebody drives this session until it is idle; us, if nobody else does."""
+        """See to it that somebody drives this session until it is idle; us, if nobody else does, unless this
+        was opened not to drive."""
+        if not self.drives:
+            return
         self._wanted.add(session)
         self._failures.pop(session, None)
         if session not in self._driving:
             self._driving[session] = anyio.Event()
             self._tasks.start_soon(self._keep_driving, session, equipment)
+
+    async def next_turn(self, session: str) -> str | None:
+        """The turn that this worker is in, or is about to start, by the id of its message."""
+        row = await self.world.session(session)
+        if session not in self._driving or row.owner != self.worker.owner:
+            return None
+        state = await Reader(self.world, session).load()
+        message = state.turn or state.next_message(clock.now_ms())
+        return message.id if message is not None else None
 
     async def until_idle(self, session: str, timeout: float = 10.0) -> None:
         """Return when nobody here drives the session any more, or after ``timeout`` seconds. A turn is
@@ -150,13 +176,18 @@ class Durable:
                 self._wanted.discard(session)  # who asks from here on asks for another look
                 try:
                     state = await reader.advance(state)
-                    if not state.has_work:
+                    if state.parked:
+                        self._wanted.add(session)
+                        await self.world.wait(session, state.seq, PARKED_SECONDS)
+                        continue
+                    if state.due is None or state.due > clock.now_ms():
+                        self._wake_at(state.due, session, equipment)
                         continue
                     self._wanted.add(session)
                     await self.worker.drive(session, equipment=equipment)
                     pause = 0.05
                 except (SessionBusy, WriterFenced, StaleEpoch):
-                    await clock.sleep(0.25)
+                    await self._while_held(session)
                 except (StorageUnavailable, SandboxUnavailable) as trouble:
                     log.warning("session %s is tried again in %.1f s: %s", session, pause, trouble)
                     self._wanted.add(session)
@@ -168,6 +199,29 @@ class Durable:
         finally:
             self._wanted.discard(session)
             self._driving.pop(session).set()
+
+    async def _while_held(self, session: str) -> None:
+        """Return when the session may be ours to drive, or has come to its end. Raises
+        ``StorageUnavailable``."""
+        while True:
+            await clock.sleep(HELD_SECONDS)
+            row = await self.world.session(session)
+            if row.due is None or row.owner in (None, self.worker.owner) or not row.owner_alive:
+                return
+            await self.world.wait(session, row.head, LOOK_SECONDS)
+
+    def _wake_at(self, due: int | None, session: str, equipment: Equipment) -> None:
+        """Have another look at ``due``, when the next delayed message may start its turn."""
+
+        async def sleep(seconds: float) -> None:
+            await clock.sleep(seconds)
+            if self._alarms.get(session) == due:
+                self._alarms.pop(session)
+                self.keep_driving(session, equipment)
+
+        if due is not None and self._alarms.get(session) != due:
+            self._alarms[session] = due
+            self._tasks.start_soon(sleep, (due - clock.now_ms()) / 1000)
 
 
 class Agent:
@@ -186,11 +240,19 @@ class Agent:
         try:
             inbox = await Inbox.open(self._durable.world, session)
         except NotFound:
-            adapter = self._equipment.adapter(self._spec.adapter)
-            harness = await adapter.find()
-            spec = msgspec.structs.replace(self._spec, harness_version=harness.version)
+            spec = msgspec.structs.replace(self._spec, harness_version=await self._version())
             inbox = await Inbox.create(self._durable.world, session, spec, title)
         found = Session(self._durable, session, inbox, self._equipment)
-        if inbox.state.has_work:
+        if inbox.state.due is not None:
             self._durable.keep_driving(session, self._equipment)
         return found
+
+    async def _version(self) -> str:
+        """Of the harness that is here. Where nothing is driven there need be none: then the first life
+        decides."""
+        try:
+            return (await self._equipment.adapter(self._spec.adapter).find()).version
+        except HarnessMissing:
+            if self._durable.drives:
+                raise
+            return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -17,16 +18,47 @@ from harness_durable.errors import DamagedLog
 from harness_durable.journal import Journal
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.lives import LEAVE_SECONDS, SETTLED, Lives
+from harness_durable.state import Session
 from harness_durable.world import Claim, Owner, World
 
 log = logging.getLogger("harness_durable.driver")
+
+STOPPED = "the worker was stopped"
 
 PAUSE = 0.5
 """Seconds before the third life of a turn that made no progress; twice as many before the fourth."""
 
 
+def _never(turns: int) -> bool:
+    return False
+
+
+def _as_it_is(trouble: Exception) -> int | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms a worker drives a session.
+
+    ``yields`` is asked before a turn is started, with how many this driver has started: whether to give the
+    session back instead, still due. ``later`` says when (ms, wall clock) one that could not be driven is due
+    again, for all workers; whoever asks for it by name, or sends it a message, has it tried at once. Once
+    ``leaving`` is set, the driver leaves as soon as that costs nothing. ``keep``: a harness that runs when we
+    have to go is left to its keeper, and its session to whoever would find it after a crash."""
+
+    yields: Callable[[int], bool] = _never
+    later: Callable[[Exception], int | None] = _as_it_is
+    leaving: anyio.Event = field(default_factory=anyio.Event)
+    keep: bool = False
+
+
+UNTIL_IDLE = Terms()
+"""Those of programs that drive what they have sent themselves: to its end."""
+
+
 class Driver:
-    """One session in the hands of one worker, under one epoch."""
+    """One session in the hands of one worker, under one epoch. ``kept``: its harness was left running."""
 
     def __init__(
         self,
@@ -35,6 +67,7 @@ class Driver:
         owner: Owner,
         equipment: Equipment,
         abandoned: Callable[[], bool],
+        terms: Terms,
     ) -> None:
         agent = journal.state.agent
         if agent is None:
@@ -42,7 +75,11 @@ class Driver:
         equipment.check_tools(agent)
         self.journal, self.claim, self.equipment = journal, claim, equipment
         self.lives = Lives(journal, claim, owner, agent, equipment)
-        self._abandoned = abandoned
+        self.kept = self._parks = False
+        self._why = STOPPED
+        self._abandoned, self._terms = abandoned, terms
+        self._since = clock.monotonic()
+        self._turns = 0
 
     @classmethod
     async def open(
@@ -52,6 +89,7 @@ class Driver:
         owner: Owner,
         equipment: Equipment,
         abandoned: Callable[[], bool] = lambda: False,
+        terms: Terms = UNTIL_IDLE,
     ) -> Driver:
         """``abandoned`` tells, when we are cancelled, whether the session may be somebody else's by now; if
         it is not, being cancelled is a planned stop.
@@ -60,7 +98,7 @@ class Driver:
         ``LogTooNew``: another worker may have more luck with it.
         """
         reach("recovery.claimed")
-        return cls(await Journal.open(world, claim), claim, owner, equipment, abandoned)
+        return cls(await Journal.open(world, claim), claim, owner, equipment, abandoned, terms)
 
     async def run(self) -> None:
         """Work until the session is idle, or waits for a person. Then give it back.
@@ -70,16 +108,48 @@ class Driver:
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.journal.watch)
-            try:
-                while await self._step():
-                    pass
-            except anyio.get_cancelled_exc_class():
-                if not self._abandoned():
-                    await self.lives.leave()
-                raise
-            finally:
-                tasks.cancel_scope.cancel()
-        await self.journal.released("nothing left to do")
+            with anyio.CancelScope() as work:
+                tasks.start_soon(self._leave_when_told, work)
+                tasks.start_soon(self._leave_when_nobody_answers, work)
+                await self._work()
+            tasks.cancel_scope.cancel()
+        if not work.cancelled_caught:
+            idle = self.journal.state.due is None
+            await self.journal.released("nothing left to do" if idle else "others come first")
+
+    async def _work(self) -> None:
+        try:
+            while await self._step():
+                pass
+        except anyio.get_cancelled_exc_class():
+            if not self._abandoned():
+                self.kept = await self.lives.leave(self._why, keep=self._terms.keep and not self._parks)
+            raise
+
+    async def _leave_when_told(self, work: anyio.CancelScope) -> None:
+        await self._terms.leaving.wait()
+        containers = self.lives.adapter.containers
+        await self.journal.when(lambda state: recovery.may_leave(state, containers), work.cancel)
+
+    async def _leave_when_nobody_answers(self, work: anyio.CancelScope) -> None:
+        """A person may take days, and a slot and a harness that wait for one are of no use to anybody."""
+        while not self._parks:
+            await self.journal.until(lambda state: bool(state.unanswered))
+            await self._park_unless_answered(work, self.journal.state.unanswered)
+
+    async def _park_unless_answered(self, work: anyio.CancelScope, asked: frozenset[str]) -> None:
+        containers = self.lives.adapter.containers
+
+        def decided(state: Session) -> bool:
+            return not asked & state.unanswered or recovery.at_rest(state, containers)
+
+        def park() -> None:
+            if asked & self.journal.state.unanswered:
+                self._parks, self._why = True, "a person is asked, and has not answered yet"
+                work.cancel()
+
+        await clock.sleep(self.equipment.settings.permission_patience_seconds)
+        await self.journal.when(decided, park)
 
     async def _pause(self) -> None:
         """Lives that made no progress are given a moment: what kept them from it may pass."""
@@ -89,19 +159,25 @@ class Driver:
 
     async def _step(self) -> bool:
         """One rung of the ladder. False when there is nothing left to do."""
-        facts = await self.equipment.facts(self.journal.state)
+        store_now = self.claim.now + int((clock.monotonic() - self._since) * 1000)
+        facts = await self.equipment.facts(self.journal.state, now=store_now)
         plan = recovery.plan(self.journal.state, facts)
         reach("recovery.planned")
         log.info("session %s: %s (%s)", self.claim.session, plan.rung, plan.reason)
         match plan.rung:
             case "idle":
                 with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+                    await self.lives.end(plan, SETTLED if self.journal.state.turn is None else plan.reason)
+                return False
+            case "start" if self._terms.yields(self._turns):
+                with anyio.move_on_after(LEAVE_SECONDS, shield=True):
                     await self.lives.end(plan, SETTLED)
                 return False
             case "start":
+                self._turns += 1
                 await self.lives.end(plan, SETTLED)
-                await self.journal.turn_started(plan.message)
-                await self.lives.begin(plan, "start")
+                if await self.journal.turn_started(plan.message):
+                    await self.lives.begin(plan, "start")
             case "attach":
                 await self.lives.attach(plan)
             case "continue":

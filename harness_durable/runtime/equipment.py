@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from harness_durable import registry
+from harness_durable import clock, registry
 from harness_durable.adapter import Adapter
-from harness_durable.errors import BadSetting, BadTool
-from harness_durable.events import ASK, AgentSpec, ReplayPolicy, ToolOrigin
-from harness_durable.gateway import Upstream
+from harness_durable.errors import BadSetting, BadTool, WorkspaceMissing
+from harness_durable.events import ASK, AgentSpec, ReplayPolicy
+from harness_durable.gateway import Classify, Kind, Upstream, Wire, wire
 from harness_durable.recovery import Facts
 from harness_durable.sandbox import LifeRef, Sandbox
 from harness_durable.settings import Settings
 from harness_durable.state import Life, Session
 from harness_durable.tools import Tool
+from harness_durable.worlds import origin
 
-REAL_PROVIDER = "anthropic.com"
-"""Hosts below it answer nobody who has no key. Others may: proxies, local models."""
+REAL_PROVIDERS = {"anthropic.com": "ANTHROPIC_API_KEY", "openai.com": "OPENAI_API_KEY"}
+"""Hosts below them answer nobody who has no key. Others may: proxies, local models."""
 
 
 @dataclass
@@ -43,22 +46,57 @@ class Equipment:
             self._sandboxes[name] = cast(Sandbox, registry.load("sandbox", name)(self.settings.run_dir))
         return self._sandboxes[name]
 
+    @cached_property
+    def origin(self) -> str:
+        """Whose lives ours are: see ``LifeSpec``."""
+        return origin(self.settings.world, self.settings.app)
+
+    def sandboxes(self) -> list[Sandbox]:
+        """Those in use, and the one that new sessions use."""
+        return [self.sandbox(name) for name in dict.fromkeys((*self._sandboxes, self.settings.sandbox))]
+
+    def place(self, agent: AgentSpec) -> str:
+        """Where a session's workspace is on this host, as an absolute path. Raises ``WorkspaceMissing`` if
+        only another worker can know."""
+        name, root = agent.workspace, self.settings.workspaces
+        if Path(name).is_absolute():
+            return name
+        if root is None:
+            raise WorkspaceMissing(
+                f"the workspace {name} lies in a folder that each host has for itself; start the worker with "
+                "HARNESS_DURABLE_WORKSPACES=FOLDER"
+            )
+        return str(root.resolve() / name)
+
+    def named(self, workspace: Path) -> str:
+        """What a new session calls a workspace of this host: its place below our folder of workspaces, else
+        its absolute path."""
+        found, root = workspace.resolve(), self.settings.workspaces
+        inside = root is not None and found.is_relative_to(root.resolve())
+        return str(found.relative_to(root.resolve()) if root is not None and inside else found)
+
     def check_provider(self) -> None:
         """Before anything starts: raises ``BadSetting`` for a provider that cannot be asked."""
-        upstream, where = self.upstream(), urlsplit(self.settings.upstream_url).hostname or ""
+        upstream = self.upstream(wire(self.adapter(self.settings.adapter).wire))
+        where = urlsplit(upstream.base_url).hostname or ""
+        variable = next((name for host, name in REAL_PROVIDERS.items() if where.endswith(host)), None)
         credentials = {"x-api-key", "authorization"} & {name.lower() for name in upstream.headers}
-        if upstream.auth == "key" and not upstream.key and not credentials and where.endswith(REAL_PROVIDER):
+        if upstream.auth == "key" and not upstream.key and not credentials and variable is not None:
             raise BadSetting(
-                f"no key for {where}: set ANTHROPIC_API_KEY (or HARNESS_DURABLE_UPSTREAM_KEY), name another "
+                f"no key for {where}: set {variable} (or HARNESS_DURABLE_UPSTREAM_KEY), name another "
                 "provider with HARNESS_DURABLE_UPSTREAM_URL, or let the harness use a login of its own with "
                 "HARNESS_DURABLE_UPSTREAM_AUTH=login"
             )
 
-    def upstream(self) -> Upstream:
-        """Raises ``BadSetting`` for a URL, a key or a header that cannot work."""
-        key = self.settings.upstream_key
+    def upstream(self, speaks: Wire) -> Upstream:
+        """Where model calls of a wire go. Raises ``BadSetting`` for a URL, a key or a header that cannot
+        work."""
+        url, key = self.settings.upstream_url, self.settings.upstream_key
+        if speaks.name.startswith("openai-"):
+            url, key = self.settings.openai_url, self.settings.openai_key
         return Upstream(
-            base_url=self.settings.upstream_url,
+            base_url=url,
+            version=speaks.version,
             key=key.get_secret_value() if key is not None else None,
             headers=self.settings.upstream_headers,
             auth=self.settings.upstream_auth,
@@ -82,15 +120,24 @@ class Equipment:
             policies[adapter.custom_name(tool.name)] = tool.replay
         return policies
 
-    def classifier(self, agent: AgentSpec) -> Callable[[str], tuple[ReplayPolicy, ToolOrigin]]:
-        """Policy and origin of a tool, for the gateway."""
+    def classifier(self, agent: AgentSpec) -> Classify:
+        """What the gateway must know of a tool. One that holds a loop counts as exact: its own calls pass the
+        barrier one by one."""
         adapter, policies = self.adapter(agent.adapter), self.policies(agent)
         custom = {adapter.custom_name(tool.name) for tool in self.tools}
-        return lambda name: (policies.get(name, "never"), "custom" if name in custom else "builtin")
+        exact = adapter.capabilities.exact
 
-    async def facts(self, state: Session, *, rival: bool = False) -> Facts:
+        def classify(name: str) -> Kind:
+            policy = policies.get(name, "never")
+            if name in custom:
+                return Kind(policy, "custom", True)
+            return Kind(policy, "builtin", exact is None or name in exact or name in adapter.containers)
+
+        return classify
+
+    async def facts(self, state: Session, *, rival: bool = False, now: int = 0) -> Facts:
         """What recovery must know beside the log: is the keeper alive, what are today's policies. ``rival``:
-        the worker before us may still be alive."""
+        the worker before us may still be alive. ``now``: the store's time (ms), as far as it is known."""
         if state.agent is None:
             return Facts(False)
         adapter, sandbox = self.adapter(state.agent.adapter), self.sandbox(state.agent.sandbox)
@@ -101,6 +148,7 @@ class Equipment:
             containers=adapter.containers,
             asks=state.agent.permission_mode == ASK,
             rival=rival,
+            now=max(clock.now_ms(), now),
         )
 
     async def aclose(self) -> None:

@@ -2,7 +2,7 @@
 
 A life is written down before it is started, and ended before that is written down, so that whoever comes
 after a crash knows what may still be acting. Before a life is ended by force we make sure that the session is
-still ours: it might be a newer owner's life by now.
+still ours, and its keeper that nobody newer has attached: it might be a newer owner's life by now.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ log = logging.getLogger("harness_durable.lives")
 SETTLED = "the turn was settled"
 LEAVE_SECONDS = 15.0
 """How long ending a life may take when we have to go; after that it is left to the next worker."""
+MAX_RESCUES = 1
+"""Times in a row that a turn which its harness gave up, for a trouble that may pass, is taken up again. Once:
+the harness has tried for minutes before it gave up, and a person may want to know."""
+
+MAX_IN_VAIN = 6
+"""Lives in a row, of any worker, for which the workspace was not there. Six, since a worker that has it may
+be busy; with a worker's pauses that is about half a minute."""
 
 
 class Lives:
@@ -68,30 +75,33 @@ class Lives:
         """A new life for the turn, driven to its end.
 
         Raises ``SandboxUnavailable`` when it could not be started: no fault of the harness, so it uses up
-        nothing, and the caller tries again later.
+        nothing, and the caller tries again later. A workspace that is not there is left to other workers, and
+        after ``MAX_IN_VAIN`` lives to a person.
         """
         life = f"life-{uuid.uuid4().hex[:12]}"
         tools = self.tools(life)
         told = await self.cut_off.settle(plan, tools, stoppable=True)
         try:
-            harness = await self.adapter.find(self.agent.harness_version)
+            harness = await self.adapter.find(self._version())
         except (HarnessMissing, UnsupportedVersion) as missing:
             await self.journal.turn_needs_input(str(missing))
             return
         ref = self.sandbox.locate(life)
         await self.journal.life_started(ref, plan.turn, harness.version)
-        context = self._context(plan, rung, life, tools, harness, uuid.uuid4().hex)
         try:
+            context = self._context(plan, rung, ref, tools, harness, uuid.uuid4().hex)
             link = await self._launch(context, ref)
         except (WorkspaceMissing, BadSetting) as missing:
-            await self._lost(context, str(missing), None, planned=True)
+            await self.journal.life_lost(life, str(missing), planned=True)
+            if isinstance(missing, WorkspaceMissing) and self._in_vain(str(missing)) < MAX_IN_VAIN:
+                raise  # it may be there for another worker
             await self.journal.turn_needs_input(str(missing))
             return
         except SandboxUnavailable as trouble:
-            await self._lost(context, str(trouble), None, planned=True)
+            await self.journal.life_lost(life, str(trouble), planned=True)
             raise
         except (HarnessMissing, KeeperGone) as trouble:
-            await self._lost(context, str(trouble), None)
+            await self.journal.life_lost(life, str(trouble))
             return
         async with _closing(link):
             if rung != "start":
@@ -102,8 +112,9 @@ class Lives:
     async def attach(self, plan: Plan) -> None:
         """The harness goes on undisturbed; what ran inside the dead worker is settled beside it."""
         life = self.journal.state.lives[plan.life]
+        ref = ref_of(life)
         try:
-            link = await self.sandbox.attach(ref_of(life), self.claim.epoch)
+            link = await self.sandbox.attach(ref, self.claim.epoch)
         except KeeperGone as gone:
             why = str(gone) if isinstance(gone, KeeperIncompatible) else "its keeper is gone"
             await self.end(plan, why)
@@ -115,33 +126,43 @@ class Lives:
             await self.cut_off.close(plan)
             await self.journal.turn_resumed(life.id, "attach")
             harness = Harness("", life.harness_version)
-            context = self._context(plan, "attach", life.id, tools, harness, link.token)
+            context = self._context(plan, "attach", ref, tools, harness, link.token)
             reach("recovery.continued")
             settling = tuple(call for call in plan.calls if call.action in ("run", "probe"))
-            await self._live(context, link, ref_of(life), settling=settling)
+            await self._live(context, link, ref, settling=settling)
 
     async def end(self, plan: Plan, why: str) -> None:
         """Make sure that the old life acts no more, then say so."""
         life = self.journal.state.lives.get(plan.life)
         if life is not None and life.ended is None:
             await self.journal.still_ours()
-            if not await self.sandbox.reap(ref_of(life)):
+            if not await self._reap(ref_of(life)):
                 why = f"{why}; it was on {life.host}, which cannot be reached from here"
         await self.journal.recovery_begun(plan, life_gone=why)
 
-    async def leave(self) -> None:
-        """A planned stop: whatever of ours is running is ended, and none of it counts as a failure."""
+    async def leave(self, why: str, *, keep: bool = False) -> bool:
+        """A planned stop: whatever of ours is running is ended, and none of it counts as a failure. With
+        ``keep``, a harness that runs on this host is left to its keeper, and all else as it is: whether that
+        was so. Whoever comes next finds what it would find after a crash of ours."""
         with anyio.move_on_after(LEAVE_SECONDS, shield=True):
             try:
                 await self.journal.still_ours()
                 life = self.journal.state.life
+                if keep and life is not None and await self.sandbox.alive(ref_of(life)):
+                    log.info("session %s: its harness goes on without us", self.claim.session)
+                    return True
                 if life is not None:
-                    await self.sandbox.reap(ref_of(life))
-                    await self.journal.life_lost(life.id, "the worker was stopped", planned=True)
-                await self.journal.turn_interrupted("the worker was stopped", planned=True)
-                await self.journal.released("the worker was stopped")
+                    await self._reap(ref_of(life))
+                    await self.journal.life_lost(life.id, why, planned=True)
+                await self.journal.turn_interrupted(why, planned=True)
+                await self.journal.released(why)
             except HarnessDurableError as trouble:
                 log.warning("session %s is left as it is: %s", self.claim.session, trouble)
+        return False
+
+    async def _reap(self, ref: LifeRef) -> bool:
+        """Raises ``StaleEpoch`` if a newer worker has hold of the life."""
+        return await self.sandbox.reap(ref, self.claim.epoch)
 
     async def _launch(self, context: LifeContext, ref: LifeRef) -> Link:
         launch = await self.adapter.prepare(context)
@@ -150,9 +171,11 @@ class Lives:
             session=self.claim.session,
             argv=launch.argv,
             env=launch.env,
-            cwd=self.agent.workspace,
+            cwd=context.cwd,
             files=launch.files,
             token=context.token,
+            ttl=self.equipment.settings.orphan_ttl_seconds,
+            origin=self.equipment.origin,
         )
         _, link = await self.sandbox.start(spec, self.claim.epoch)
         return link
@@ -167,7 +190,7 @@ class Lives:
         gateway = Gateway(
             journal=self.journal,
             wire=wire(self.adapter.wire),
-            upstream=self.equipment.upstream(),
+            upstream=self.equipment.upstream(wire(self.adapter.wire)),
             life=context.life,
             token=context.token,
             ready=context.ready,
@@ -187,14 +210,39 @@ class Lives:
             if not isinstance(gone, HarnessDurableError):
                 log.exception("life %s of session %s", context.life, self.claim.session)
             await self.journal.still_ours()
-            await self.sandbox.reap(ref)
-            await self._lost(context, _sentence(gone), gone.code if isinstance(gone, HarnessDied) else None)
+            await self._reap(ref)
+            await self._progress.over()
+            code = gone.code if isinstance(gone, HarnessDied) else None
+            await self.journal.life_lost(context.life, _sentence(gone), code)
+            return
+        if end.transient and self._may_rescue():
+            await self.journal.still_ours()
+            await self._reap(ref)
+            await self._progress.over()
+            await self.journal.life_lost(context.life, end.reason, transient=True)
             return
         # Whoever waits for the result may close everything as soon as the turn is settled.
         with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+            await self._progress.over()
             await self._settle(end)
-            await self.sandbox.reap(ref)
+            await self._reap(ref)
             await self.journal.life_ended(context.life, SETTLED)
+
+    def _version(self) -> str | None:
+        """The session's; if it was made where there was no harness, that of its first life."""
+        lives = self.journal.state.lives.values()
+        return self.agent.harness_version or next((life.harness_version for life in lives), None)
+
+    def _in_vain(self, reason: str) -> int:
+        """How many lives of the turn ended for this reason, counted back from the last one."""
+        turn, lives = self.journal.state.turn, self.journal.state.lives
+        ended = [lives[life].reason for life in reversed(turn.lives)] if turn is not None else []
+        return next((place for place, why in enumerate(ended) if why != reason), len(ended))
+
+    def _may_rescue(self) -> bool:
+        """May the ladder go on with a turn that the harness has given up?"""
+        turn = self.journal.state.turn
+        return turn is not None and turn.stop_by is None and turn.rescued < MAX_RESCUES
 
     async def _serve(self, gateway: Gateway, link: Link) -> None:
         """A keeper that is gone is for the adapter to find out, after it has read what was still written."""
@@ -221,15 +269,13 @@ class Lives:
             await gateway.drained()
             tasks.cancel_scope.cancel()
 
-    async def _lost(self, context: LifeContext, why: str, code: int | None, *, planned: bool = False) -> None:
-        await self.journal.life_lost(context.life, why, code, planned=planned)
-
     async def _settle(self, end: TurnEnd) -> None:
         match end.kind:
             case "completed":
                 await self.journal.turn_completed(end.text)
             case "failed":
-                await self.journal.turn_failed(end.code, end.reason)
+                again = "; going on once more did not help: send the message again later"
+                await self.journal.turn_failed(end.code, end.reason + (again if end.transient else ""))
             case "cancelled":
                 await self.journal.turn_cancelled(end.reason)
 
@@ -245,11 +291,12 @@ class Lives:
         )
 
     def _context(
-        self, plan: Plan, rung: Rung, life: str, tools: ToolHost, harness: Harness, token: str
+        self, plan: Plan, rung: Rung, ref: LifeRef, tools: ToolHost, harness: Harness, token: str
     ) -> LifeContext:
+        """Raises ``WorkspaceMissing``."""
         return LifeContext(
             session=self.claim.session,
-            life=life,
+            life=ref.life,
             turn=plan.turn,
             rung=rung,
             agent=self.agent,
@@ -257,9 +304,11 @@ class Lives:
             journal=self.journal,
             tools=tools,
             token=token,
-            home=f"{self.sandbox.locate(life).run_dir}/home",
+            home=self.sandbox.home(ref),
+            cwd=self.equipment.place(self.agent),
             ready=anyio.Event(),
             login=self.equipment.settings.upstream_auth == "login",
+            progress=self._progress.harness,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 import msgspec
 
@@ -12,7 +14,8 @@ from harness_durable.world import World
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What is stored: of a model call the end of its text, of a tool call what the tool said last."""
+    """What is stored: of a model call the end of its text, of a tool call what the tool said last. Without a
+    call: what the harness waits for."""
 
     call: str
     text: str
@@ -23,7 +26,7 @@ class ProgressWriter:
 
     def __init__(self, world: World, session: str) -> None:
         self._world, self._session = world, session
-        self._latest = Shown("", "")
+        self._latest = self._stored = Shown("", "")
         self._news = anyio.Event()
 
     def model(self, progress: Progress) -> None:
@@ -34,7 +37,13 @@ class ProgressWriter:
         """Called by the tool host."""
         self._show(Shown(call, clean(text)))
 
+    def harness(self, text: str) -> None:
+        """Called by the adapter."""
+        self._show(Shown("", clean(text)))
+
     def _show(self, shown: Shown) -> None:
+        if not shown.text and not self._latest.text:
+            return  # nothing is to be seen, as before
         self._latest = shown
         self._news.set()
 
@@ -42,11 +51,19 @@ class ProgressWriter:
         while True:
             await self._news.wait()
             self._news = anyio.Event()
-            try:
-                await self._world.put_progress(self._session, msgspec.json.encode(self._latest))
-            except StorageUnavailable:
-                # Nobody may wait for progress; the next report tries again.
-                continue
+            await self._store()
+
+    async def over(self) -> None:
+        """The life is over: nothing of it is arriving any more, nor waited for."""
+        self._latest = Shown("", "")
+        if self._stored.text:
+            await self._store()
+
+    async def _store(self) -> None:
+        self._stored = self._latest
+        # Nobody may wait for progress; the next report tries again.
+        with contextlib.suppress(StorageUnavailable):
+            await self._world.put_progress(self._session, msgspec.json.encode(self._latest))
 
 
 def shown(data: bytes | None) -> Shown:

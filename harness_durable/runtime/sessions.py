@@ -9,6 +9,7 @@ import logging
 import math
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness_durable.api")
 
 T = TypeVar("T")
+
+
+def in_ms(wake_at: datetime | timedelta | None) -> int:
+    """A time as the log has it, in ms by the wall clock; 0, at once, also for one that is over."""
+    if wake_at is None:
+        return 0
+    now = clock.now_ms()
+    if isinstance(wake_at, timedelta):
+        due = now + int(wake_at.total_seconds() * 1000)
+    else:
+        due = int(wake_at.timestamp() * 1000)
+    return due if due > now else 0
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -54,11 +67,20 @@ class Session:
         """What the log amounts to now."""
         return await self._inbox.refresh()
 
-    async def send(self, text: str, *, message_id: str | None = None, when_busy: WhenBusy = "queue") -> Turn:
-        """Accept a message: durable on return, and worked on from then on. The same ``message_id`` again is
-        the same message: nothing is written, and its turn is returned. Raises ``BadInput``."""
-        message = message_id or f"m-{uuid.uuid4().hex[:10]}"
-        await self._inbox.accept(message, text, when_busy)
+    async def send(
+        self,
+        text: str,
+        *,
+        message_id: str | None = None,
+        when_busy: WhenBusy = "queue",
+        wake_at: datetime | timedelta | None = None,
+    ) -> Turn:
+        """Accept a message: durable on return, and worked on from then on; with ``wake_at`` not before that
+        time (without a zone it is local), or that long from now. Others that are sent meanwhile come first.
+        The same ``message_id`` again is the same message: nothing is written, and its turn is returned.
+        Raises ``BadInput``."""
+        message = f"m-{uuid.uuid4().hex[:10]}" if message_id is None else message_id
+        await self._inbox.accept(message, text, when_busy, not_before=in_ms(wake_at))
         self._durable.keep_driving(self.id, self._equipment)
         accepted = self._inbox.state.messages[message]
         return Turn(self._durable, self.id, accepted.turn if accepted.kind == "steer" else message)
@@ -71,9 +93,14 @@ class Session:
         """Ask for the running turn to be stopped; ``result`` of the turn tells when it is. False if idle."""
         return await self._inbox.request_stop(by)
 
+    async def withdraw(self, message_id: str, by: str = "the caller") -> bool:
+        """Take a waiting message back; False if its turn has started. Raises ``NotFound``."""
+        return await self._inbox.withdraw(message_id, by)
+
     async def answer(self, request: str, *, allow: bool, by: str = "the caller", reason: str = "") -> None:
         """Answer a permission request by its id. Raises ``NotFound``."""
         await self._inbox.answer(request, allow=allow, by=by, reason=reason)
+        self._durable.keep_driving(self.id, self._equipment)
 
     def turn(self, turn: str) -> Turn:
         """A turn by the id of its message."""
@@ -110,14 +137,14 @@ class Turn:
             await self._await(state.seq)
 
     async def progress(self) -> str:
-        """Text that is arriving just now: state, not history."""
+        """Text that is arriving just now, or what the harness waits for: state, not history."""
         return shown(await self._durable.world.progress(self.session)).text
 
     async def result(self) -> TurnResult:
         """Wait until the turn is settled; one that needs a person is settled, too.
 
-        Raises ``NotFound`` for a turn that no message of the session starts, and what keeps the session from
-        being driven here (``BadTool``, ``UnknownName``, ``DamagedLog``, ``LogTooNew``).
+        Raises ``NotFound`` for a turn that no message of the session starts, or no more, and what keeps the
+        session from being driven here (``BadTool``, ``UnknownName``, ``DamagedLog``, ``LogTooNew``).
         """
         state = await self._patiently(self._reader.load)
         if self.id not in state.messages:
@@ -125,14 +152,20 @@ class Turn:
         while self._end(state) == math.inf:
             await self._await(state.seq)
             state = await self._patiently(partial(self._reader.advance, state))
-        turn = state.turns[self.id]
+        turn = state.turns.get(self.id)
+        if turn is None:
+            raise NotFound(
+                f"message {self.id!r} was taken back before its turn; send it again if it is needed"
+            )
         text = await self._patiently(partial(self._reader.text, turn.text)) if turn.text is not None else ""
         unknown = tuple(call.id for call in state.calls(turn) if call.outcome == "unknown")
         return TurnResult(turn.id, turn.status, text, turn.reason, len(turn.lives), unknown)
 
     def _end(self, state: State) -> float:
-        """The seq at which the turn was settled; infinite while it is not."""
-        turn = state.turns.get(self.id)
+        """The seq at which the turn was settled, or was known not to come; infinite before."""
+        turn, message = state.turns.get(self.id), state.messages.get(self.id)
+        if message is not None and message.status == "withdrawn":
+            return state.seq
         return turn.ended_seq if turn is not None and turn.settled else math.inf
 
     async def _await(self, head: int) -> None:

@@ -102,6 +102,14 @@ class WorldMachine(RuleBasedStateMachine):
         ids = (f"r{next(self._ids)}" for _ in range(count))
         return [Record(one, "machine.note", clock.now_ms(), body) for one in ids]
 
+    def told_offset(self) -> int:
+        """What a store with a clock of its own takes off a due time that it is told now."""
+        return self.clock.offset if self.subject.own_clock else 0
+
+    def due_at(self, name: str) -> int:
+        session = self.model.sessions[name]
+        return (session.row.due or 0) - session.offset
+
     def live(self, pick: int) -> Worker:
         live = [worker for worker in self.model.workers if worker.state == "live"]
         return live[pick % len(live)]
@@ -114,7 +122,7 @@ class WorldMachine(RuleBasedStateMachine):
         made = self.run(self.world(pick).create(name, records, update))
         expect(made is (name not in self.model.sessions), f"create({name!r}) gave {made}")
         if made:
-            session = self.model.sessions[name] = Session(update)
+            session = self.model.sessions[name] = Session(update, offset=self.told_offset())
             session.add(0, records)
 
     @rule(pick=PICK, name=NAMES, stale=st.integers(0, 2), count=COUNTS, body=BODIES, row=ROWS)
@@ -166,7 +174,7 @@ class WorldMachine(RuleBasedStateMachine):
             expect(list(error.records) == between, "the conflict carries other records")
         else:
             head = self.run(_given(call))
-            model.appended(append, blobs, row)
+            model.appended(append, blobs, row, self.told_offset())
             expect(head == model.sessions[name].head, f"append returned head {head}")
         return verdict
 
@@ -193,15 +201,15 @@ class WorldMachine(RuleBasedStateMachine):
     @rule(pick=PICK, limit=st.integers(1, 3))
     def claim(self, pick: int, limit: int) -> None:
         worker = self.live(pick)
-        must, may = self.model.offers(clock.now_ms())
+        must, may = self.model.offers(clock.now_ms() - self.told_offset())
         claims = self.run(self.worlds[worker.instance].claim(worker.owner, limit))
         names = [claim.session for claim in claims]
         expect(len(set(names)) == len(names), f"claim offered {names}")
         expect(set(names) <= must | may, f"claim offered {names} where {must | may} are due and free")
         expect(len(names) == limit or must <= set(names), f"claim({limit}) gave {names} of {must}")
-        due = [self.model.sessions[name].row.due or 0 for name in names]
+        due = [self.due_at(name) for name in names]
         expect(due == sorted(due), f"claim offered {names}, which are due at {due}")
-        passed = [self.model.sessions[name].row.due or 0 for name in must - set(names)]
+        passed = [self.due_at(name) for name in must - set(names)]
         late = f"claim({limit}) gave {names} and passed over what is due longer"
         expect(not due or all(other >= due[-1] for other in passed), late)
         for claim in claims:

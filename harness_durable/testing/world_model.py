@@ -51,6 +51,8 @@ class Session:
     holder: Worker | None = None
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
     snapshot: tuple[int, bytes] | None = None
+    offset: int = 0
+    """How far the wall clock was set wrong when ``row`` was said; always 0 for a store that asks it later."""
 
     @property
     def head(self) -> int:
@@ -69,7 +71,10 @@ class Session:
         return self.head
 
     def due(self, now: int) -> bool:
-        return self.row.due is not None and self.row.due <= now
+        return self.row.due is not None and self.row.due - self.offset <= now
+
+    def say(self, row: RowUpdate, offset: int) -> None:
+        self.row, self.offset = row, offset
 
 
 @dataclass
@@ -88,11 +93,14 @@ class Model:
             return "fenced"
         return "moved" if head != found.head else "ok"
 
-    def appended(self, append: Append, blobs: dict[str, bytes], row: RowUpdate | None) -> None:
+    def appended(
+        self, append: Append, blobs: dict[str, bytes], row: RowUpdate | None, offset: int = 0
+    ) -> None:
         found = self.sessions[append.session]
         found.add(append.epoch, append.records)
         found.blobs = {**blobs, **found.blobs}
-        found.row = row or found.row
+        if row is not None:
+            found.say(row, offset)
         self.appends.append(append)
 
     def claimed(self, worker: Worker, claim: Claim, record: StoredRecord) -> None:

@@ -16,7 +16,7 @@ from harness_durable.payload import clean
 MAX_DEPTH = 200
 """Levels of nesting. No real argument comes near; Python's parser gives up at a few times that."""
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class BadArguments(ValueError):
@@ -31,7 +31,7 @@ def parse(raw: bytes) -> dict[str, object]:
     """
     if not raw.strip():
         return {}
-    if _depth(raw) > MAX_DEPTH:
+    if too_deep(raw):
         raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} levels deep. Nothing ran.")
     try:
         value = cast(
@@ -81,21 +81,23 @@ def _double(number: float) -> float:
         return math.inf
 
 
-def _depth(raw: bytes) -> int:
-    """How deep brackets are nested. Only looked at closely if there are enough of them at all."""
+def too_deep(raw: bytes) -> bool:
+    """Are brackets nested more than ``MAX_DEPTH`` levels? To be asked before any parser or walk that calls
+    itself. Only looked at closely if there are enough of them at all."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
-        return 0
-    deepest = depth = 0
+        return False
+    depth = 0
     for token in _TOKEN.finditer(raw):
-        match token.group()[:1]:
-            case b"[" | b"{":
+        match raw[token.start()]:
+            case 0x5B | 0x7B:  # [ and {
                 depth += 1
-                deepest = max(deepest, depth)
-            case b"]" | b"}":
+                if depth > MAX_DEPTH:
+                    return True
+            case 0x5D | 0x7D:  # ] and }
                 depth -= 1
             case _:
                 pass
-    return deepest
+    return False
 
 
 def _object(pairs: list[tuple[str, object]]) -> Mapping[str, object]:

@@ -81,8 +81,9 @@ class Tool(Generic[P, R_co]):
     """A declared tool. Calling it calls the plain function, as in the author's own tests.
 
     ``schema`` is the JSON schema of its arguments, ``timeout`` in seconds, ``max_output`` in characters.
-    ``reuse``: whether, when a turn is told anew to a harness that cannot continue in the middle, an identical
-    call of finished work may be answered with the recorded result. It changes nothing else.
+    ``reuse`` has no effect with a harness that continues in the middle of a turn (Claude Code does): it is
+    for those that must be told a turn anew, where True lets an identical call of finished work be answered
+    from the log.
     """
 
     def __init__(

@@ -84,11 +84,12 @@ class McpEndpoint:
         if not isinstance(call, str) or not call:
             text = f"not run: without a call id in _meta[{self._call_id_key!r}] it cannot be recorded"
             return _content(ToolResult(text, True))
+        # Bytes are arguments that the adapter could not read, as they came: the host says what is wrong.
+        if not isinstance(arguments, bytes):
+            arguments = json.dumps({} if arguments is None else arguments).encode()
         self._requests[request] = call
         try:
-            return _content(
-                await self._host.call(call, name, json.dumps({} if arguments is None else arguments).encode())
-            )
+            return _content(await self._host.call(call, name, arguments))
         finally:
             self._requests.pop(request, None)
 

@@ -10,8 +10,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from functools import cache
+import uuid
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -32,11 +32,32 @@ class StartedBefore(SandboxUnavailable):
     """There is a life of that id; it was not touched."""
 
 
-@cache
-def host() -> str:
-    """``NAME/BOOT``: a life can be here only if both are the same."""
+def host(root: Path) -> str:
+    """``NAME/BOOT/ROOT``: a life can be here only if all three are the same. Names alone would not do:
+    containers may share one, and so may machines that were cloned."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else '-'}"
+    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else '-'}/{_identity(root)}"
+
+
+def same_host(one: str, other: str, *, boot: bool = True) -> bool:
+    """Are they the same, whatever the ``boot`` if that is not asked for? Earlier versions wrote no ROOT."""
+    pairs = list(zip(one.split("/"), other.split("/"), strict=False))
+    return all(mine == theirs for place, (mine, theirs) in enumerate(pairs) if boot or place != 1)
+
+
+def _identity(root: Path) -> str:
+    """What tells this directory of lives from every other one; made by whoever comes first. Raises
+    ``OSError``."""
+    mark = root / ".id"
+    if not mark.exists():
+        fresh = root / f".id-{uuid.uuid4().hex}"
+        _private(fresh, uuid.uuid4().hex.encode())
+        try:
+            with contextlib.suppress(FileExistsError):
+                mark.hardlink_to(fresh)  # whole, or not at all
+        finally:
+            fresh.unlink()
+    return mark.read_text()
 
 
 def directory(root: Path, life: str) -> Path:
@@ -44,6 +65,11 @@ def directory(root: Path, life: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", life):
         raise BadInput(f"life id {life!r}: use at most 128 letters, digits, '-', '_' and '.'")
     return root / life
+
+
+def home(life: Path) -> Path:
+    """Where the harness of a life has its home."""
+    return life / "home"
 
 
 async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> None:
@@ -57,9 +83,12 @@ async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> N
     with socket.socket() as relay:
         relay.bind(("127.0.0.1", 0))
         relay.listen(128)
-        places = {"@PORT@": str(relay.getsockname()[1]), "@HOME@": str(life / "home")}
+        places = {"@PORT@": str(relay.getsockname()[1]), "@HOME@": str(home(life))}
         orders = {**_orders(spec, places, marks), "relay_fd": relay.fileno(), "isolation": isolation}
         await run_sync(_lay_out, life, spec, places, orders)
+        for name, content in spec.files.items():
+            if not isinstance(content, bytes):
+                await _write_pieces(home(life) / name, content())
         code = await _run_until_ready(run, marks, relay.fileno())
     if code != 0:
         raise _failure(run, _filled(spec.argv[0], places), _filled(spec.cwd, places))
@@ -70,11 +99,13 @@ def _lay_out(life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapp
         life.mkdir(mode=0o700)
     except FileExistsError as error:
         raise StartedBefore(f"{life} exists: attach to this life, or reap it first") from error
-    (life / "home").mkdir(mode=0o700)
+    home(life).mkdir(mode=0o700)
     (life / "keeper").mkdir(mode=0o700)
     for name, content in spec.files.items():
-        _write(life / "home", name, _filled_bytes(content, places))
+        whole = _filled_bytes(content, places) if isinstance(content, bytes) else b""
+        _write(home(life), name, whole)
     _private(life / "token", spec.token.encode())
+    _private(life / "origin.json", json.dumps({"session": spec.session, "origin": spec.origin}).encode())
     _private(life / "keeper/spec.json", json.dumps(orders).encode())
 
 
@@ -153,6 +184,13 @@ def _write(home: Path, path: str, content: bytes) -> None:
         _private(target, content)
     except (FileExistsError, NotADirectoryError) as error:
         raise BadInput(f"file {path!r} of the life collides with another one; rename it") from error
+
+
+async def _write_pieces(path: Path, pieces: AsyncIterator[bytes]) -> None:
+    """Into a file that is there, and empty."""
+    async with await anyio.open_file(path, "ab") as file:
+        async for piece in pieces:
+            await file.write(piece)
 
 
 def _private(path: Path, content: bytes) -> None:

@@ -3,9 +3,11 @@
 It separates lives from each other and from the worker's environment. It is no wall: a harness can do
 what this user can do. For that there is the Docker sandbox.
 
+    ROOT/.id              tells this directory from those of other hosts
     ROOT/LIFE/            0700, one per life
         home/             the harness's home, with the files of the LifeSpec
         token             0600: so that any worker of this user can reap the life
+        origin.json       whose life it is, so that a worker knows its own orphans
         keeper/           the keeper's run directory (see ``keeper/__init__.py``)
 """
 
@@ -14,15 +16,15 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
 from harness_durable import crashpoints
-from harness_durable.errors import KeeperGone, SandboxError, SandboxUnavailable
-from harness_durable.sandbox import ExecResult, Isolation, LifeRef, LifeSpec, Link
+from harness_durable.errors import BadInput, KeeperGone, SandboxError, SandboxUnavailable, StaleEpoch
+from harness_durable.sandbox import ExecResult, FoundLife, Isolation, LifeRef, LifeSpec, Link
 
 from . import commands, launch, processes
 from .client import connect, dial
@@ -54,6 +56,7 @@ class LocalSandbox:
         self._root = root.absolute()
         self._isolation: launch.Isolation = isolation
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._host = launch.host(self._root)
 
     @property
     def name(self) -> str:
@@ -61,7 +64,10 @@ class LocalSandbox:
 
     def locate(self, life: str) -> LifeRef:
         """Raises ``BadInput`` for an id that cannot be a directory's name."""
-        return LifeRef(life, self.name, str(launch.directory(self._root, life)), launch.host())
+        return LifeRef(life, self.name, str(launch.directory(self._root, life)), self._host)
+
+    def home(self, ref: LifeRef) -> str:
+        return str(launch.home(Path(ref.run_dir)))
 
     async def start(self, spec: LifeSpec, epoch: int) -> tuple[LifeRef, Link]:
         """Also raises ``BadInput`` for a file that would lie outside of ``home``."""
@@ -74,7 +80,7 @@ class LocalSandbox:
             raise
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await self.reap(ref)
+                await self.reap(ref, epoch)
             if isinstance(error, OSError):
                 raise SandboxUnavailable(f"cannot start a life: {error}; see to {self._root}") from error
             raise
@@ -96,14 +102,28 @@ class LocalSandbox:
         await anyio.aclose_forcefully(stream)
         return True
 
-    async def reap(self, ref: LifeRef) -> bool:
-        if ref.host.partition("/")[0] != launch.host().partition("/")[0]:
+    async def reap(self, ref: LifeRef, epoch: int | None = None) -> bool:
+        if not launch.same_host(ref.host, self._host, boot=False):
             return False
-        await self._ask_to_leave(ref)
+        await self._ask_to_leave(ref, epoch)
         await run_sync(processes.end_life, ref.life, _run(ref))
         await run_sync(launch.remove, Path(ref.run_dir))
         _attached.pop(ref.life, None)
         return True
+
+    async def list_lives(self) -> Sequence[FoundLife]:
+        """See ``harness_durable.sandbox.ListsLives``. A directory that does not say whose it is stays."""
+        return await run_sync(self._listed)
+
+    def _listed(self) -> list[FoundLife]:
+        found: list[FoundLife] = []
+        for mark in self._root.glob("*/origin.json"):
+            try:
+                about: dict[str, str] = json.loads(mark.read_bytes())
+                found.append(FoundLife(self.locate(mark.parent.name), about["session"], about["origin"]))
+            except (OSError, ValueError, KeyError, BadInput):
+                continue  # being made or removed just now, or none of ours
+        return found
 
     async def exec(
         self,
@@ -140,12 +160,16 @@ class LocalSandbox:
         """Nothing to close: lives go on without us."""
 
     def _here(self, ref: LifeRef) -> bool:
-        return ref.host == launch.host()
+        return launch.same_host(ref.host, self._host)
 
-    async def _ask_to_leave(self, ref: LifeRef) -> None:
-        """The orderly way, above every epoch. Whether it worked is found out by looking."""
+    async def _ask_to_leave(self, ref: LifeRef, epoch: int | None) -> None:
+        """The orderly way. Whether it worked is found out by looking; a keeper of an earlier version heeds no
+        epoch. Raises ``StaleEpoch``."""
+        under = {} if epoch is None else {"epoch": epoch}
         try:
-            stream, _ = await dial(_run(ref), _token(ref), op="shutdown")
+            stream, _ = await dial(_run(ref), _token(ref), op="shutdown", **under)
+        except StaleEpoch:
+            raise
         except SandboxError:
             return
         await stream.aclose()

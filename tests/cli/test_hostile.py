@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from rich.cells import cell_len
 
 from harness_durable import events as ev
 from harness_durable.cli.common import one_line, visible
@@ -105,6 +106,19 @@ def test_colour_is_for_terminals_that_want_it(hostile: Cli) -> None:
     assert OUR_COLOURS.search(on_a_terminal(hostile, "trace", "s"))
     for unwanted in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert not OUR_COLOURS.search(on_a_terminal(hostile, "trace", "s", **unwanted))
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_the_story_fits_the_terminal_and_what_a_person_must_do_is_not_cut(width: int, cli: Cli) -> None:
+    reason = "nobody knows why, " * 10 + "so look"
+    cli.log("s", (ev.TurnStarted("m-1"), ev.TurnNeedsInput("m-1", reason)), message="字 many words " * 20)
+    lines = OUR_COLOURS.sub("", on_a_terminal(cli, "trace", "s", COLUMNS=str(width))).splitlines()
+    *fitted, asked = lines
+    assert [cell_len(line) <= width for line in fitted] == [True] * len(fitted)
+    assert cell_len(next(line for line in fitted if "❯" in line)) >= width - 2
+    assert asked.endswith(reason)
+    whole = OUR_COLOURS.sub("", on_a_terminal(cli, "trace", "s", COLUMNS="300"))
+    assert whole.splitlines()[1].startswith(next(line for line in fitted if "❯" in line)[:-2])
 
 
 def test_a_name_given_on_the_command_line_is_shown_safely_in_the_error(cli: Cli) -> None:

@@ -17,6 +17,7 @@ from anyio import to_thread
 from harness_durable import events as ev
 from harness_durable.errors import DamagedLog
 from harness_durable.journal import Reader
+from harness_durable.journal.writer import Writer
 from harness_durable.payload import pack_text
 from harness_durable.world import Owner, Record, World
 from tests.cli.kit import SCRIPT, Cli, sentence
@@ -214,6 +215,131 @@ def test_damage_in_the_middle_is_told_and_hides_no_neighbour(either: Cli) -> Non
         assert "damaged" in sentence(told)
 
 
+def test_where_no_snapshot_covers_the_damage_nothing_is_accepted_whoever_asks(either: Cli) -> None:
+    either.log("s", (ev.StopRequested("m-1", "somebody"), ev.StopRequested("m-1", "another")))
+    damage(either)
+    key = {"HARNESS_DURABLE_UPSTREAM_KEY": "sk-test"}
+    for words in (["send", "s", "x"], ["steer", "s", "x"], ["run", "x", "-s", "s"], ["recover", "s"]):
+        done = either(*words, env=key)
+        assert (done.returncode, done.stdout) == (1, b""), words
+        [said] = sentence(done).splitlines()
+        assert "damaged at byte" in said
+        assert "restore it from a backup" in said
+    assert [row["events"] for row in either.json("sessions")] == [4]
+
+
+def test_where_a_snapshot_covers_the_damage_everybody_goes_on_and_who_recovers_is_warned(either: Cli) -> None:
+    either.log("s", (ev.StopRequested("m-1", "somebody"), ev.StopRequested("m-1", "another")))
+    snapshot(either)
+    damage(either)
+    for words in (["send", "s", "x"], ["steer", "s", "x"], ["stop", "s"]):
+        assert either(*words).returncode == 0, words
+    done = either("recover", "s", "--dry-run")
+    assert done.returncode == 0
+    said = sentence(done).splitlines()[0]
+    assert said.startswith("warning: session s goes on from a snapshot; its history before is incomplete: ")
+    assert "damaged at byte" in said
+    assert "`export --salvage` saves it" in said
+    assert sentence(done).count("incomplete") == 1
+    assert [row["events"] for row in either.json("sessions")] == [6]
+
+
+def test_where_the_transcript_itself_is_damaged_who_recovers_is_told(either: Cli) -> None:
+    lines = ev.TranscriptAppended("main.jsonl", "l-1", pack_text("somebody").payload, 1)
+    either.log("s", (lines, ev.StopRequested("m-1", "another")))
+    snapshot(either)
+    damage(either)
+    done = either("recover", "s", "--dry-run")
+    assert done.returncode == 1
+    assert "damaged at byte" in sentence(done)
+    assert [row["events"] for row in either.json("sessions")] == [4]
+
+
+def snapshot(cli: Cli) -> None:
+    """Store what the log amounts to, as a worker does at the end of a turn."""
+
+    async def take(store: World) -> None:
+        await (await Writer.open(store, "s")).take_snapshot()
+
+    cli.within(take)
+
+
+def test_what_remains_of_a_damaged_log_can_be_saved_and_is_not_imported(either: Cli) -> None:
+    either.log("s", (ev.StopRequested("m-1", "somebody"), ev.TurnStarted("m-1")))
+    damage(either)
+    assert "export --salvage" in sentence(either("export", "s"))
+    done = either("export", "s", "--salvage")
+    assert done.returncode == 1
+    assert "warning: not in the file: " in sentence(done)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["seq"] for line in lines if line["line"] == "record"] == [1, 2, 4]
+    assert lines[-1]["line"] == "end"
+    refused = either("import", "-", "--world", "sqlite:new.db", stdin=done.stdout)
+    assert refused.returncode == 2
+    assert "salvaged from a damaged log" in sentence(refused)
+    assert either.json("sessions", "--world", "sqlite:new.db") == []
+
+
+def test_a_salvaged_log_without_damage_is_an_export(either: Cli) -> None:
+    either.log("s")
+    done = either("export", "s", "--salvage")
+    assert (done.returncode, sentence(done)) == (0, "")
+    assert done.stdout == either("export", "s").stdout
+
+
+def test_a_session_can_be_imported_beside_the_one_that_it_was(either: Cli) -> None:
+    either.log("s")
+    whole = either("export", "s").stdout
+    assert "import it with `--as NAME`" in sentence(either("import", "-", stdin=whole))
+    assert either("import", "-", "--as", "twin", stdin=whole).stdout == b"twin\n"
+    assert {row["session"] for row in either.json("sessions")} == {"s", "twin"}
+
+
+LOOKING = (
+    ["trace", "s"], ["sessions"], ["export", "s"], ["export", "s", "--salvage"], ["recover"],
+    ["recover", "s", "--dry-run"], ["stop", "s"], ["send", "s", "x"], ["steer", "s", "x"],
+    ["answer", "s", "p", "--allow"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("typo", ["sqlite:typo.db", "file:typo", "sqlite:no/such/typo.db"])
+def test_who_only_looks_makes_no_world(typo: str, cli: Cli) -> None:
+    for words in LOOKING:
+        done = cli(*words, "--world", typo)
+        [said] = sentence(done).splitlines()
+        assert said.startswith(f"error: there is no World at {typo}; check HARNESS_DURABLE_WORLD")
+        assert (done.returncode, done.stdout) == (2, b"")
+    assert list(cli.folder.iterdir()) == []
+
+
+def test_who_looks_in_the_wrong_place_is_told_where_that_is(either: Cli) -> None:
+    either.log("s")
+    for words in (["trace", "s"], ["stop", "s"], ["export", "s"]):
+        done = either(*words, "--app", "mine")
+        assert done.returncode == 2
+        assert f"(looked in World {either.world}, app 'mine')" in sentence(done)
+
+
+def test_an_imported_session_with_work_to_do_waits_to_be_woken(either: Cli) -> None:
+    either.log("idle", (ev.TurnStarted("m-1"), ev.TurnCompleted("m-1", pack_text("done").payload)))
+    either("send", "idle", "go on")
+    whole = either("export", "idle").stdout
+    done = either("import", "-", "--as", "s", stdin=whole)
+    assert "session s has work to do, and waits until `harness-durable recover s` wakes it" in sentence(done)
+    assert {row["session"]: row["due"] is None for row in either.json("sessions")} == {
+        "idle": False,
+        "s": True,
+    }
+    [plan] = either.json("recover", "s", "--dry-run")
+    assert plan["rung"] == "start"
+
+
+def test_an_imported_session_without_work_says_no_more_than_that(either: Cli) -> None:
+    either.log("s", (ev.TurnStarted("m-1"), ev.TurnCompleted("m-1", pack_text("done").payload)))
+    whole = either("export", "s").stdout
+    assert sentence(either("import", "-", "--as", "t", stdin=whole)) == "session t imported\n"
+
+
 def test_a_reader_does_not_take_damage_for_the_end(either: Cli) -> None:
     either.log("s", (ev.StopRequested("m-1", "somebody"), ev.TurnStarted("m-1")))
     damage(either)
@@ -241,17 +367,22 @@ def test_a_write_that_was_cut_off_is_told_until_it_is_repaired(tmp_path: Path) -
     begin, size = tear(cli)
     said = (
         f"session 's': the last write was cut off at byte {begin} of 0.log ({size} bytes); "
-        "events 1-3 remain; it is repaired at the next write"
+        f"events 1-3 remain; the next write repairs it, and keeps these bytes in 0.log.cut-{begin}"
     )
     for words in (["trace", "s"], ["trace", "s", "--json"]):
         done = cli(*words)
         assert sentence(done).splitlines() == [f"warning: {said}"]
         assert (done.returncode, len(done.stdout.splitlines())) == (0, 3)
+    assert sentence(cli("sessions")).splitlines() == [f"warning: {said}"]
     checks = [json.loads(line) for line in cli("doctor", "--quick", "--json").stdout.splitlines()]
     assert {"v": 1, "check": "world", "state": "warn", "detail": said} in checks
     repair = sentence(cli("send", "s", "more")).splitlines()[0]
     assert repair.startswith("warning: /")
-    assert repair.endswith(f"0.log: cut off {size} bytes at {begin} that belong to no whole append")
+    assert (
+        f"0.log: cut off {size} bytes at {begin} that belong to no whole append; they are kept in /" in repair
+    )
+    [kept] = (tmp_path / "world").rglob(f"0.log.cut-{begin}")
+    assert kept.stat().st_size == size
     assert "cut off" not in sentence(cli("trace", "s"))
 
 
@@ -304,6 +435,6 @@ def test_an_event_of_a_newer_version_is_left_alone(either: Cli) -> None:
     for words in (["trace", "s"], ["trace", "s", "--json"], ["run", "x", "-s", "s"], ["recover", "s"]):
         done = either(*words, env=key)
         assert done.returncode == 1, words
-        assert "session 's', record 3 uses log format 2, this version reads up to 1" in sentence(done)
+        assert "session 's', record 3 uses log format 2, this version reads formats up to 1" in sentence(done)
         assert "upgrade harness-durable (nothing was changed)" in sentence(done)
     assert either.within(stored) == before

@@ -86,6 +86,7 @@ BAD: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(("words", "said"), BAD, ids=lambda value: " ".join(value) if value != [] else "-")
 def test_what_cannot_be_done_is_refused_in_a_sentence(words: list[str], said: str, cli: Cli) -> None:
     cli.env["HARNESS_DURABLE_UPSTREAM_KEY"] = "sk-test"
+    cli.log("somebody")
     done = cli(*words)
     assert said in sentence(done)
     assert done.returncode == 2
@@ -96,6 +97,7 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(words: list[str], said: st
 TOOLS = [
     ("def x(:", "SyntaxError"),
     ("x = 1 / 0", "tools.py:1: ZeroDivisionError"),
+    ("raise SystemExit(3)", "tools.py:1: SystemExit: 3"),
     ("import sys; x = 1", "has no @tool function"),
     ("import no_such_thing", "no module named 'no_such_thing'"),
     (
@@ -195,7 +197,7 @@ def test_a_missing_binary_says_how_to_get_it_also_when_the_folder_is_set_in_a_fi
 
 @pytest.mark.parametrize("world", ["sqlite:/proc/nowhere/x.db", "file:/proc/nowhere"])
 def test_a_world_that_cannot_be_written_is_named(world: str, cli: Cli) -> None:
-    done = cli("sessions", "--world", world)
+    done = cli("run", "hi", "--world", world, env={"HARNESS_DURABLE_UPSTREAM_KEY": "sk-test"})
     [said] = sentence(done).splitlines()
     assert said.startswith(f"error: cannot use {world} as a World: No such file or directory; ")
     assert "HARNESS_DURABLE_WORLD" in said
@@ -236,7 +238,7 @@ def test_doctor_says_which_sqlite_and_how_firmly_lives_are_held(cli: Cli) -> Non
     held = checks["sandbox local"]
     assert held["detail"].partition(":")[0] in ("pidns", "userns", "guard")
     assert held["state"] == ("warn" if held["detail"].startswith("guard") else "ok")
-    assert list(cli.run_dir.iterdir()) == []
+    assert list(cli.run_dir.glob("[!.]*")) == []
 
 
 def test_doctor_shows_the_variables_of_tools_that_are_set_and_no_others(cli: Cli) -> None:

@@ -13,13 +13,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import msgspec
 
 from harness_durable import events as ev
+from harness_durable.gateway import wire
 from harness_durable.journal import Reader
 from harness_durable.journal.requests import body_of
 from harness_durable.payload import expand
 from harness_durable.recovery import MAX_FRUITLESS
 from harness_durable.state import ModelCall, Session
+from harness_durable.testing.provider import wires
 from harness_durable.testing.provider.ledger import Ledger, Tally
-from harness_durable.testing.provider.messages import Block, Request, parse
+from harness_durable.testing.provider.messages import Block, Request
 from harness_durable.testing.provider.policies import Steps
 from harness_durable.world import World
 from harness_durable.worlds import open_world
@@ -237,7 +239,9 @@ def _remains(scene: Scene) -> Iterator[str]:
     if left:
         yield f"I10: {len(left)} processes of old lives are left"
     if scene.run_dir.exists():
-        names = [str(path.relative_to(scene.run_dir)) for path in scene.run_dir.rglob("*")]
+        names = [
+            str(path.relative_to(scene.run_dir)) for path in scene.run_dir.rglob("*") if path.name != ".id"
+        ]
         if names:
             yield f"I10: run directories are left: {names[:5]}"
 
@@ -282,7 +286,7 @@ async def _same_agent(reader: Reader) -> AsyncIterator[str]:
     state = await reader.load()
     seen: dict[bytes, _Frame] = {}
     for call in _main_calls(state):
-        body = LIFE.sub(b"life", await body_of(reader, state, call.id, "messages"))
+        body = LIFE.sub(b"life", await body_of(reader, state, call.id, wire(call.wire).list_field))
         frame = msgspec.json.decode(body, type=_Frame)
         frame.tools = [{k: v for k, v in tool.items() if k != "cache_control"} for tool in frame.tools]
         if frame.tools:
@@ -296,7 +300,7 @@ async def _same_agent(reader: Reader) -> AsyncIterator[str]:
 async def _whole_conversation(reader: Reader) -> AsyncIterator[str]:
     """The last request of the main loop: every message in its order and once, one result for each call."""
     state = await reader.load()
-    requests = [(c, parse(await body_of(reader, state, c.id, "messages"))) for c in _main_calls(state)]
+    requests = [(c, await _request(reader, state, c)) for c in _main_calls(state)]
     asked = [(call, request) for call, request in requests if request.tools]
     if not asked:
         yield "I7: the main loop never asked its model"
@@ -316,6 +320,12 @@ async def _whole_conversation(reader: Reader) -> AsyncIterator[str]:
     answers = Counter(block.tool_use_id for block in _blocks(request, "tool_result"))
     if uses != answers or any(count > 1 for count in uses.values()):
         yield f"I7: the calls {dict(uses)} have the results {dict(answers)}"
+
+
+async def _request(reader: Reader, state: Session, call: ModelCall) -> Request:
+    """In the form that policies see, whatever the wire."""
+    body = await body_of(reader, state, call.id, wire(call.wire).list_field)
+    return wires.named(call.wire).parse(body)
 
 
 async def _told(reader: Reader, state: Session, last: ModelCall) -> AsyncIterator[str]:

@@ -18,7 +18,7 @@ import anyio.lowlevel
 
 from harness_durable import adapter as contract
 from harness_durable.adapter import Capabilities, Launch, LifeContext, TurnEnd
-from harness_durable.errors import KeeperGone, StorageUnavailable
+from harness_durable.errors import KeeperGone, StaleEpoch, StorageUnavailable
 from harness_durable.events import AgentSpec, ReplayPolicy
 from harness_durable.journal import Inbox, Reader
 from harness_durable.runtime.driver import Driver
@@ -238,8 +238,12 @@ class Place:
     def __init__(self, *lives: str) -> None:
         self.lives, self.reaped = set(lives), list[str]()
         self.holds: list[Hold] = []
+        self.epochs: dict[str, int] = {}
+        """The newest epoch that has hold of each life."""
         self.foreign: set[str] = set()
         """Lives of another machine: nothing can be done about them."""
+        self.specs: list[LifeSpec] = []
+        """Of all lives that were started."""
         self.start_fails: list[Exception] = []
         self.attach_fails: list[Exception] = []
         self.started: Callable[[], Awaitable[None]] | None = None
@@ -251,9 +255,14 @@ class Place:
     def locate(self, life: str) -> LifeRef:
         return LifeRef(life, self.name, f"run/{life}", "here")
 
+    def home(self, ref: LifeRef) -> str:
+        return f"{ref.run_dir}/home"
+
     async def start(self, spec: LifeSpec, epoch: int) -> tuple[LifeRef, Link]:
         if self.start_fails:
             raise self.start_fails.pop(0)
+        self.epochs[spec.life] = epoch
+        self.specs.append(spec)
         self.lives.add(spec.life)
         if self.started is not None:
             await self.started()
@@ -264,6 +273,7 @@ class Place:
             raise self.attach_fails.pop(0)
         if ref.life not in self.lives:
             raise KeeperGone(f"no keeper of {ref.life} here; recover the session")
+        self.epochs[ref.life] = epoch
         hold = self._hold(ref.life, "token")
         if self.attached is not None:
             await self.attached()
@@ -272,7 +282,10 @@ class Place:
     async def alive(self, ref: LifeRef) -> bool:
         return ref.life in self.lives
 
-    async def reap(self, ref: LifeRef) -> bool:
+    async def reap(self, ref: LifeRef, epoch: int | None = None) -> bool:
+        newest = self.epochs.get(ref.life, 0)
+        if ref.life in self.lives and epoch is not None and epoch < newest:
+            raise StaleEpoch(epoch, newest)
         self.reaped.append(ref.life)
         self.die(ref.life)
         return ref.life not in self.foreign

@@ -100,6 +100,18 @@ async def test_the_agent_goes_into_the_log_and_stays_what_it_was(front: Front) -
     )
 
 
+async def test_a_workspace_in_the_folder_of_workspaces_is_known_by_its_place_in_it(
+    front: Front, tmp_path: Path
+) -> None:
+    harness = Harness()
+    async with front(Store(), harness, workspaces=tmp_path) as durable:
+        session = await durable.agent("claude-code", workspace=tmp_path / "team/repo").session(SESSION)
+        await (await session.send("go")).result()
+        agent = (await session.state()).agent
+    assert agent is not None and agent.workspace == "team/repo"
+    assert [life.cwd for life in harness.lives] == [f"{tmp_path}/team/repo"]
+
+
 async def test_every_life_of_a_session_has_the_model_that_it_began_with(front: Front) -> None:
     """C040: thinking that one model has signed is never shown to another."""
     world, models = Store(), list[str]()
@@ -171,6 +183,15 @@ async def test_a_name_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> No
             durable.agent("claude-code", sandbox="nonsense")
 
 
+async def test_nothing_is_accepted_where_no_life_could_be_started(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(BadSetting, match="HARNESS_DURABLE_RUN_DIR"):
+        async with Durable.open(f"sqlite:{tmp_path / 'w.db'}", run_dir=tmp_path / "run"):
+            pass
+    async with Durable.open(f"sqlite:{tmp_path / 'w.db'}", run_dir=tmp_path / "run", drive=False) as durable:
+        assert await durable.world.sessions() == []
+
+
 async def test_a_world_url_that_cannot_be_used_says_which_can() -> None:
     with pytest.raises(UnknownName, match="sqlite"):
         async with Durable.open("nonsense:x"):
@@ -192,7 +213,7 @@ async def test_a_missing_harness_is_said_before_the_session_exists(front: Front)
 async def test_whoever_waits_hears_that_the_tools_are_not_here(front: Front) -> None:
     world = Store()
     await accepted(
-        world, "m-1", agent=AgentSpec("claude-code", "1", "x", "local", "ws", custom_tools=("pay",))
+        world, "m-1", agent=AgentSpec("claude-code", "1", "x", "local", "/ws", custom_tools=("pay",))
     )
     async with front(world) as durable:
         session = await durable.agent(tools=[deploy]).session(SESSION)
@@ -218,7 +239,7 @@ async def test_whoever_waits_hears_of_a_damaged_log(front: Front) -> None:
 async def test_a_failure_is_forgotten_when_somebody_asks_again(front: Front) -> None:
     world = Store()
     await accepted(
-        world, "m-1", agent=AgentSpec("claude-code", "1", "x", "local", "ws", custom_tools=("deploy",))
+        world, "m-1", agent=AgentSpec("claude-code", "1", "x", "local", "/ws", custom_tools=("deploy",))
     )
     async with front(world) as durable:
         first = await durable.agent().session(SESSION)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import msgspec
 import pytest
 
 from harness_durable.adapter import LifeContext, TurnEnd
@@ -18,16 +21,19 @@ from harness_durable.errors import (
     WriterFenced,
 )
 from harness_durable.events import AgentSpec
+from harness_durable.gateway import Gateway
 from harness_durable.journal import Inbox
 from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN
 from harness_durable.recovery import MAX_FRUITLESS
-from harness_durable.sandbox import Link
+from harness_durable.runtime.lives import MAX_IN_VAIN
+from harness_durable.sandbox import Link, Request
 from harness_durable.world import Owner
 from tests.runtime.kit import (
     Harness,
     Place,
     Script,
     Store,
+    Works,
     accepted,
     completes,
     driven,
@@ -36,6 +42,7 @@ from tests.runtime.kit import (
     equipped,
     raises,
     state_of,
+    turn_of,
 )
 from tests.unit.memory_world import OTHER, OWNER
 from tests.unit.session_kit import AGENT, SESSION, asked, begun, taken
@@ -44,6 +51,21 @@ THIRD = Owner("worker-c", "here", 3)
 
 
 # ------------------------------------------------------------------------------------------ start
+
+
+async def test_a_message_that_is_taken_back_at_the_last_moment_starts_nothing() -> None:
+    world, harness, place = Store(), Harness(), Place()
+    inbox = await accepted(world, "m-1")
+    hands = await driver(world, equipped(harness, place))
+
+    async def withdraw() -> None:
+        await inbox.withdraw("m-1", "anna")
+
+    world.between = withdraw
+    await hands.run()
+    state = await state_of(world)
+    assert (state.turns, state.lives, harness.lives) == ({}, {}, [])
+    assert (await world.session(SESSION)).due is None
 
 
 async def test_a_message_becomes_a_turn_in_one_life_and_nothing_is_left_behind() -> None:
@@ -270,23 +292,105 @@ async def test_a_missing_harness_needs_a_person_before_any_life() -> None:
     assert (turn.status, turn.reason, turn.lives) == ("needs_input", str(harness.missing), [])
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        WorkspaceMissing("the folder ws is not there; make it, then resume the session"),
-        BadSetting("nobody is logged in; log in, then resume the session"),
-    ],
-)
-async def test_what_a_life_cannot_start_without_needs_a_person_and_uses_up_nothing(
-    missing: WorkspaceMissing | BadSetting,
-) -> None:
+async def test_what_a_life_cannot_start_without_needs_a_person_and_uses_up_nothing() -> None:
     world, place = Store(), Place()
+    missing = BadSetting("nobody is logged in; log in, then resume the session")
     place.start_fails = [missing]
     await accepted(world, "m-1")
     turn = (await driven(world, equipped(place=place))).turns["m-1"]
     assert (turn.status, turn.reason, turn.fruitless) == ("needs_input", str(missing), 0)
     await (await Inbox.open(world, SESSION)).resume("anna")
     assert (await driven(world, equipped(place=place))).turns["m-1"].status == "completed"
+
+
+async def test_a_missing_workspace_is_left_to_other_workers_and_in_the_end_to_a_person() -> None:
+    world, place = Store(), Place()
+    missing = WorkspaceMissing("the folder ws is not there; make it, then resume the session")
+    place.start_fails = [missing] * MAX_IN_VAIN
+    await accepted(world, "m-1")
+    for _ in range(MAX_IN_VAIN - 1):
+        with pytest.raises(ExceptionGroup) as raised:
+            await driven(world, equipped(place=place))
+        assert raised.group_contains(WorkspaceMissing)
+        assert (await turn_of(world)).status == "interrupted"
+    turn = (await driven(world, equipped(place=place))).turns["m-1"]
+    assert (turn.status, turn.reason, turn.fruitless) == ("needs_input", str(missing), 0)
+    await (await Inbox.open(world, SESSION)).resume("anna")
+    assert (await driven(world, equipped(place=place))).turns["m-1"].status == "completed"
+
+
+async def test_a_workspace_that_was_missing_between_other_troubles_starts_the_count_anew() -> None:
+    world, place = Store(), Place()
+    missing = WorkspaceMissing("the folder ws is not there; make it, then resume the session")
+    place.start_fails = [*[missing] * (MAX_IN_VAIN - 1), SandboxUnavailable("no room; free some"), missing]
+    await accepted(world, "m-1")
+    for _ in range(MAX_IN_VAIN + 1):
+        with pytest.raises(ExceptionGroup):
+            await driven(world, equipped(place=place))
+    assert (await driven(world, equipped(place=place))).turns["m-1"].status == "completed"
+
+
+async def test_a_life_that_its_gateway_gives_up_is_ended_and_the_turn_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, place = Store(), Place()
+    serve = Gateway.serve
+
+    async def once(gateway: Gateway, requests: AsyncIterator[Request]) -> None:
+        monkeypatch.setattr(Gateway, "serve", serve)
+        raise HarnessStuck("it asked again; its life is given up")
+
+    monkeypatch.setattr(Gateway, "serve", once)
+    await accepted(world, "m-1")
+    state = await driven(world, equipped(Harness(Works(), completes()), place))
+    assert state.turns["m-1"].status == "completed"
+    assert [life.reason for life in state.lives.values()] == [
+        "it asked again; its life is given up",
+        "the turn was settled",
+    ]
+    assert place.reaped == list(state.lives)
+
+
+async def test_each_host_has_the_workspace_in_a_folder_of_its_own() -> None:
+    """And where the adapter hears that it is, there the harness is started."""
+    world, place = Store(), Place()
+    harness = Harness(raises(HarnessStuck("it hangs; try again")), completes())
+    await accepted(world, "m-1", agent=msgspec.structs.replace(AGENT, workspace="repo"))
+    with pytest.raises(ExceptionGroup) as raised:
+        await driven(world, equipped(harness, place, workspaces=None))
+    assert raised.group_contains(WorkspaceMissing, match="HARNESS_DURABLE_WORKSPACES")
+
+    async def lost() -> None:
+        place.started = None
+        raise SandboxUnavailable("the host is on fire; use another one")
+
+    place.started = lost
+    with pytest.raises(ExceptionGroup):
+        await driven(world, equipped(harness, place, workspaces="/srv/one"))
+    state = await driven(world, equipped(harness, place, workspaces="/srv/two"))
+    assert state.turns["m-1"].status == "completed"
+    assert [spec.cwd for spec in place.specs] == ["/srv/one/repo", "/srv/two/repo", "/srv/two/repo"]
+    assert [life.cwd for life in harness.lives] == ["/srv/two/repo"] * 2
+    assert [life.home for life in harness.lives] == [f"run/{spec.life}/home" for spec in place.specs[1:]]
+
+
+@pytest.mark.parametrize("moment", ["it settled the turn", "it gave up the life"])
+async def test_a_worker_that_was_paused_does_not_end_the_life_of_its_successor(moment: str) -> None:
+    """It had asked the log just before; the newer one attached in between."""
+    world, place = Store(), Place()
+
+    async def superseded(ctx: LifeContext, link: Link) -> TurnEnd:
+        place.epochs[ctx.life] += 1
+        if moment == "it gave up the life":
+            raise HarnessStuck("it hangs; try again")
+        return TurnEnd("completed", "done")
+
+    await accepted(world, "m-1")
+    with pytest.raises(ExceptionGroup) as raised:
+        await driven(world, equipped(Harness(superseded), place))
+    assert raised.group_contains(StaleEpoch)
+    assert len(place.lives) == 1
+    assert place.reaped == []
 
 
 async def test_a_turn_that_was_finished_before_its_keeper_died_is_finished() -> None:
@@ -319,7 +423,7 @@ async def test_a_sandbox_that_is_out_of_order_uses_up_nothing_however_often() ->
 
 async def test_a_worker_without_the_sessions_tools_does_not_drive_it() -> None:
     world, place = Store(), Place()
-    agent = AgentSpec("claude-code", "2.1.0", "x", "local", "ws", custom_tools=("pay", "deploy"))
+    agent = AgentSpec("claude-code", "2.1.0", "x", "local", "/ws", custom_tools=("pay", "deploy"))
     await accepted(world, "m-1", agent=agent)
     with pytest.raises(BadTool, match="deploy, pay"):
         await driven(world, equipped(place=place))

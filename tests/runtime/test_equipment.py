@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 import msgspec
 import pytest
 
 from harness_durable.errors import BadSetting, BadTool, UnknownName
-from harness_durable.gateway import Progress
+from harness_durable.gateway import Kind, Progress, wire
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.progress import ProgressWriter, shown
 from harness_durable.settings import resolve
@@ -50,6 +52,21 @@ def test_a_header_can_be_the_credential() -> None:
         provider(upstream_headers={"X-Team": "blue"}).check_provider()
 
 
+def test_each_wire_goes_to_its_own_provider_with_its_own_key() -> None:
+    env = {"ANTHROPIC_API_KEY": "sk-a", "OPENAI_API_KEY": "sk-o"}
+    equipment = Equipment(resolve({}, environ=env).settings)
+
+    found = {
+        name: equipment.upstream(wire(name)) for name in ("anthropic", "openai-responses", "openai-chat")
+    }
+
+    assert {name: (upstream.key, upstream.url("/v1/x")) for name, upstream in found.items()} == {
+        "anthropic": ("sk-a", "https://api.anthropic.com/v1/x"),
+        "openai-responses": ("sk-o", "https://api.openai.com/v1/x"),
+        "openai-chat": ("sk-o", "https://api.openai.com/v1/x"),
+    }
+
+
 def test_a_key_that_cannot_be_sent_is_found_out_and_not_shown() -> None:
     with pytest.raises(BadSetting) as error:
         provider(upstream_key="sk-secret\n").check_provider()
@@ -70,10 +87,38 @@ def test_policies_come_from_the_harness_the_session_and_the_tools() -> None:
     assert equipment.policies(agent) == {"Bash": "safe", "Read": "never", seen("pay"): "idempotent"}
     classify = equipment.classifier(AGENT)
     assert [classify(name) for name in (seen("pay"), "Read", "unheard of")] == [
-        ("idempotent", "custom"),
-        ("safe", "builtin"),
-        ("never", "builtin"),
+        Kind("idempotent", "custom", True),
+        Kind("safe", "builtin", False),
+        Kind("never", "builtin", False),
     ]
+
+
+def test_a_harness_says_of_which_tools_it_asks_before_it_runs_them() -> None:
+    harness = Harness()
+    harness.capabilities = msgspec.structs.replace(harness.capabilities, exact=frozenset({"Edit"}))
+    harness.containers = frozenset({"Agent"})
+    some = equipped(harness).classifier(AGENT)
+    assert [some(name).exact for name in ("Edit", "Agent", "Bash")] == [True, True, False]
+    harness.capabilities = msgspec.structs.replace(harness.capabilities, exact=None)
+    assert equipped(harness).classifier(AGENT)("Bash").exact, "it asks for every tool"
+
+
+def test_a_workspace_has_one_name_and_a_place_on_each_host(tmp_path: Path) -> None:
+    here, there = (equipped(workspaces=tmp_path / name) for name in ("here", "there"))
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    assert here.named(tmp_path / "here/a/b") == here.named(tmp_path / "link/a/b") == "a/b"
+    agent = msgspec.structs.replace(AGENT, workspace="a/b")
+    assert (here.place(agent), there.place(agent)) == (f"{tmp_path}/here/a/b", f"{tmp_path}/there/a/b")
+    assert there.place(msgspec.structs.replace(AGENT, workspace=here.named(tmp_path / "here"))) == (
+        f"{tmp_path}/there"
+    )
+
+
+def test_a_workspace_elsewhere_is_where_its_name_says(tmp_path: Path) -> None:
+    for equipment in (equipped(workspaces=tmp_path / "here"), equipped(workspaces=None)):
+        name = equipment.named(tmp_path / "here-too")
+        assert name == str(tmp_path / "here-too")
+        assert equipment.place(msgspec.structs.replace(AGENT, workspace=name)) == name
 
 
 async def test_facts_are_what_the_log_cannot_know() -> None:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from harness_durable.errors import LeaseLost, StorageUnavailable
+from harness_durable.runtime.service import Service
 from harness_durable.runtime.worker import Worker
 from harness_durable.world import Owner
 from harness_durable.worlds import open_world
@@ -117,6 +118,29 @@ async def test_when_the_store_is_back_the_worker_registers_as_another_one(hands:
         assert (worker.owner.host, worker.owner.pid) == (first.host, first.pid)
 
 
+async def test_a_worker_that_the_store_has_forgotten_begins_anew_at_once(hands: HandClock) -> None:
+    class Forgets(Renewals):
+        async def renew(self, owner: Owner) -> None:
+            if owner == self.registered[0]:
+                raise LeaseLost("this store does not know the worker any more")
+            await super().renew(owner)
+
+    world, works, place = Forgets(), Works(), Place()
+    await accepted(world, "m-1")
+    async with (
+        Worker.open(world, equipped(Harness(works, completes()), place, lease_seconds=LEASE)) as worker,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(Service(worker).run)
+        await until(_begun(works), hands)
+        await hands.advance(LEASE / 3 + 0.1)
+        await until(is_(world, "completed"), hands)
+        assert (worker.owner, len(world.registered)) == (world.registered[1], 2)
+        assert worker.contact.away == 0, "it was an answer"
+        tasks.cancel_scope.cancel()
+    assert len((await state_of(world)).lives) == 1, "the life went on under the new name"
+
+
 async def test_the_same_worker_takes_its_sessions_up_again_and_attaches(hands: HandClock) -> None:
     world, works, place = Store(), Works(), Place()
     harness = Harness(works, completes("after the outage"))
@@ -125,7 +149,7 @@ async def test_the_same_worker_takes_its_sessions_up_again_and_attaches(hands: H
         Worker.open(world, equipped(harness, place, lease_seconds=LEASE)) as worker,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(worker.serve)
+        tasks.start_soon(Service(worker).run)
         await until(_begun(works), hands)
         world.down = True
         await hands.advance(LEASE * 2)

@@ -14,6 +14,7 @@ from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import HarnessDied, SandboxUnavailable
 from harness_durable.recovery import MAX_FRUITLESS
 from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.service import Service
 from harness_durable.runtime.worker import Worker
 from harness_durable.sandbox import LifeRef, Link
 from tests.runtime.conftest import Front
@@ -50,7 +51,7 @@ async def cancelled(work: Callable[[], Awaitable[object]], begun: anyio.Event) -
 def serving(world: Store, equipment: Equipment) -> Callable[[], Awaitable[None]]:
     async def serve() -> None:
         async with Worker.open(world, equipment) as worker:
-            await worker.serve()
+            await Service(worker).run()
 
     return serve
 
@@ -128,7 +129,7 @@ async def test_a_keeper_that_died_just_before_the_stop_is_no_error() -> None:
 
 async def test_a_life_that_cannot_be_ended_now_is_left_to_the_next_worker_as_it_is() -> None:
     class Broken(Place):
-        async def reap(self, ref: LifeRef) -> bool:
+        async def reap(self, ref: LifeRef, epoch: int | None = None) -> bool:
             raise SandboxUnavailable("the machinery is out of order; try again")
 
     world, place, works = Store(), Broken(), Works()
@@ -208,7 +209,7 @@ async def test_a_turn_that_is_being_settled_just_then_is_settled() -> None:
     async def ends(ctx: LifeContext, link: Link) -> TurnEnd:
         reap = place.reap
 
-        async def slowly(ref: LifeRef) -> bool:
+        async def slowly(ref: LifeRef, epoch: int | None = None) -> bool:
             works.begun.set()
             await works.enough.wait()
             return await reap(ref)

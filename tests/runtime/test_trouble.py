@@ -205,7 +205,7 @@ async def test_transcript_lines_that_were_read_again_are_not_written_again() -> 
     journal = await begun(world)
     for offset in (10, 10, 7, 20):
         await journal.transcript_appended("L1", {"main": [b"%d" % offset]}, offset=offset)
-    assert await journal.transcript_lines("main") == [b"10", b"20"]
+    assert [line async for line in journal.transcript_lines("main")] == [b"10", b"20"]
 
 
 async def test_a_long_conversation_fits_into_records_and_comes_back_whole() -> None:

@@ -14,6 +14,7 @@ from harness_durable.errors import SandboxUnavailable, SessionBusy
 from harness_durable.events import AgentSpec
 from harness_durable.journal import Inbox
 from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.service import Service
 from harness_durable.runtime.worker import Worker
 from harness_durable.sandbox import Link
 from tests.runtime.kit import (
@@ -39,7 +40,7 @@ async def serving(world: Store, equipment: Equipment) -> AsyncGenerator[Worker]:
     """A worker at work, until the body ends."""
     with anyio.fail_after(30):
         async with Worker.open(world, equipment) as worker, anyio.create_task_group() as tasks:
-            tasks.start_soon(worker.serve)
+            tasks.start_soon(Service(worker).run)
             yield worker
             tasks.cancel_scope.cancel()
 
@@ -87,7 +88,7 @@ async def test_a_damaged_log_stops_no_other_session(caplog: pytest.LogCaptureFix
 
 async def test_a_session_that_needs_other_tools_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     world = Store()
-    agent = AgentSpec("claude-code", "2.1.0", "x", "local", "ws", custom_tools=("deploy",))
+    agent = AgentSpec("claude-code", "2.1.0", "x", "local", "/ws", custom_tools=("deploy",))
     await accepted(world, "m-1", session="a-bad", agent=agent)
     await accepted(world, "m-1", session="b-good")
     async with serving(world, equipped(concurrency=1)):
@@ -148,9 +149,10 @@ async def test_a_sandbox_that_is_out_of_order_is_tried_later_and_later_until_it_
 async def test_a_store_that_is_away_is_waited_for(hands: HandClock, caplog: pytest.LogCaptureFixture) -> None:
     world = Store()
     await accepted(world, "m-1")
-    async with Worker.open(world, equipped(lease_seconds=3600)) as worker, anyio.create_task_group() as tasks:
+    equipment = equipped(lease_seconds=3600, store_patience_seconds=3600)
+    async with Worker.open(world, equipment) as worker, anyio.create_task_group() as tasks:
         world.down = True
-        tasks.start_soon(worker.serve)
+        tasks.start_soon(Service(worker).run)
         await hands.advance(200.0)
         tries = sum("no sessions can be claimed" in message for message in caplog.messages)
         assert 5 < tries < 20  # later and later
@@ -189,6 +191,7 @@ async def test_a_superseded_worker_goes_on_serving_other_sessions(caplog: pytest
 async def test_a_session_that_waits_for_a_person_is_not_looked_at_again() -> None:
     world, harness = Store(), Harness()
     journal = await begun(world)
+    await journal.life_lost("L1", "it hung")
     await journal.turn_needs_input("may I?")
     await world.release(SESSION, 1)
     async with serving(world, equipped(harness)):

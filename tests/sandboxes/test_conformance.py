@@ -22,7 +22,7 @@ def local(tmp_path: Path, isolation: Isolation) -> Make:
         sandbox = LocalSandbox(tmp_path / "lives", isolation)
         yield sandbox
         await sandbox.aclose()
-        assert not list((tmp_path / "lives").iterdir()), "something was left behind"
+        assert not list((tmp_path / "lives").glob("[!.]*")), "something was left behind"
 
     return make
 

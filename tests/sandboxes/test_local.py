@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,12 +15,13 @@ import anyio
 import msgspec
 import pytest
 
-from harness_durable.errors import BadInput, KeeperGone, SandboxUnavailable
-from harness_durable.sandbox import LifeRef, LifeSpec
+from harness_durable.errors import BadInput, KeeperGone, SandboxUnavailable, StaleEpoch
+from harness_durable.sandbox import FoundLife, LifeRef, LifeSpec, Link
 from harness_durable.testing.sandboxes.bench import PATH, Watch
-from harness_durable_sandboxes import processes
+from harness_durable_sandboxes import local, processes
 from harness_durable_sandboxes.launch import Isolation
-from harness_durable_sandboxes.local import LocalSandbox
+from harness_durable_sandboxes.link import attach
+from harness_durable_sandboxes.local import LocalSandbox, kill_life
 from tests.sandboxes.keeper_kit import until
 
 FAMILY = (
@@ -155,6 +157,58 @@ async def test_a_life_of_another_machine_is_not_declared_dead(tmp_path: Path) ->
     assert await sandbox.reap(ref) is False, "what cannot be reached is not said to be over"
 
 
+async def test_a_life_of_a_machine_with_the_same_name_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    """As in containers that share a fixed name and a kernel; here they even share a life's path."""
+    ours, theirs = LocalSandbox(tmp_path / "lives"), LocalSandbox(tmp_path / "theirs")
+    ref, link = await theirs.start(spec("one", "cat"), 1)
+    try:
+        assert ref.host.split("/")[:2] == ours.locate("one").host.split("/")[:2]
+        assert not await ours.alive(ref)
+        with pytest.raises(KeeperGone):
+            await ours.attach(ref, 2)
+        assert await ours.reap(ref) is False
+        assert await theirs.alive(ref), "it is not ours to end"
+    finally:
+        await link.aclose()
+        assert await theirs.reap(ref) is True
+
+
+async def test_all_workers_of_a_host_agree_which_one_it_is(tmp_path: Path) -> None:
+    first, second = LocalSandbox(tmp_path / "lives"), LocalSandbox(tmp_path / "lives")
+    assert first.locate("one") == second.locate("one")
+    assert [path.name for path in (tmp_path / "lives").iterdir()] == [".id"]
+
+
+async def test_a_life_that_an_earlier_version_began_is_found(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    ref, link = await sandbox.start(spec("one", "cat"), 1)
+    await link.aclose()
+    before = msgspec.structs.replace(ref, host=ref.host.rpartition("/")[0])
+    assert await sandbox.alive(before)
+    assert await sandbox.reap(before) is True
+    assert not await sandbox.alive(ref)
+
+
+async def test_a_life_whose_start_fails_is_not_ended_under_a_newer_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer one has come between the start and the first attach."""
+    sandbox = LocalSandbox(tmp_path / "lives")
+    held: list[Link] = []
+
+    async def beaten(run: Path, token: str, epoch: int) -> Link:
+        held.append(await attach(run, token, 2))
+        return await attach(run, token, epoch)
+
+    monkeypatch.setattr(local, "attach", beaten)
+    with pytest.raises(StaleEpoch):
+        await sandbox.start(spec("one", "cat"), 1)
+    ref = sandbox.locate("one")
+    assert await sandbox.alive(ref)
+    await held[0].aclose()
+    assert await sandbox.reap(ref, 2)
+
+
 async def test_a_life_of_an_earlier_boot_is_dead_and_tidied_up(tmp_path: Path) -> None:
     sandbox = LocalSandbox(tmp_path / "lives")
     ref = sandbox.locate("one")
@@ -181,12 +235,12 @@ async def test_files_that_collide_are_refused_and_leave_nothing(
     sandbox = LocalSandbox(tmp_path / "lives")
     with pytest.raises(BadInput, match="collides"):
         await sandbox.start(spec("one", "cat", files=files), 1)
-    assert not list((tmp_path / "lives").iterdir())
+    assert not list((tmp_path / "lives").glob("[!.]*"))
 
 
 async def test_a_root_that_is_gone_is_the_machinery_s_fault(tmp_path: Path) -> None:
     sandbox = LocalSandbox(tmp_path / "lives")
-    (tmp_path / "lives").rmdir()
+    shutil.rmtree(tmp_path / "lives")
     with pytest.raises(SandboxUnavailable, match="lives"):
         await sandbox.start(spec("one", "cat"), 1)
     with pytest.raises(SandboxUnavailable, match="lives"):
@@ -199,7 +253,7 @@ async def test_a_missing_working_directory_is_not_a_missing_harness(tmp_path: Pa
         await sandbox.start(spec("one", "cat", cwd="/no/such/directory"), 1)
     with pytest.raises(SandboxUnavailable, match="no such directory"):
         await sandbox.exec(("true",), cwd=tmp_path / "missing", env={}, timeout=5)
-    assert not list((tmp_path / "lives").iterdir())
+    assert not list((tmp_path / "lives").glob("[!.]*"))
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, watch: Watch) -> None:
@@ -237,4 +291,23 @@ async def test_a_sandbox_tells_how_firmly_it_holds_and_leaves_nothing(
     found = await LocalSandbox(tmp_path / "lives", wanted).isolation()
     assert found.firm == (found.kind != "guard" if firm is None else firm)
     assert found.sentence
-    assert not list((tmp_path / "lives").iterdir())
+    assert not list((tmp_path / "lives").glob("[!.]*"))
+
+
+async def test_lives_can_be_listed_with_whose_they_are_until_nothing_of_them_is_left(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path / "lives")
+    assert await sandbox.list_lives() == []
+    ref, link = await sandbox.start(msgspec.structs.replace(spec("one", "cat"), origin="world-1"), 1)
+    (tmp_path / "lives/of-another-version").mkdir()
+    (tmp_path / "lives/half-made").mkdir()
+    (tmp_path / "lives/half-made/origin.json").write_text('{"session": ')
+    try:
+        another_worker = LocalSandbox(tmp_path / "lives")
+        assert await another_worker.list_lives() == [FoundLife(ref, "session", "world-1")]
+        await link.aclose()
+        kill_life(ref)  # what is left on the disk is found all the same
+        assert [found.ref for found in await another_worker.list_lives()] == [ref]
+    finally:
+        await link.aclose()
+        await sandbox.reap(ref)
+    assert await sandbox.list_lives() == []

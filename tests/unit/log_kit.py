@@ -38,6 +38,7 @@ def tool(
     name: str = "Bash",
     custom: bool = False,
     released: bool = False,
+    request: int | None = None,
     done: bool = False,
     agent: str | None = None,
     model_call: str = "m1",
@@ -45,7 +46,7 @@ def tool(
     origin: ToolOrigin = "custom" if custom else "builtin"
     log: Log = [ev.ToolRequested(call, name, pack(b"{}").payload, model_call, replay, origin, agent)]
     if released or done:
-        log.append(ev.ToolReleased(call, "L1"))
+        log.append(ev.ToolReleased(call, "L1", request=request))
     if done:
         log.append(ev.ToolCompleted(call, TEXT, "hook"))
     return log

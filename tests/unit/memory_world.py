@@ -7,7 +7,7 @@ before an append is looked at, as another writer would."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
 import anyio
 
@@ -45,6 +45,7 @@ class MemoryWorld:
 
     def __init__(self) -> None:
         self.stored: dict[str, _Stored] = {}
+        self.ahead: dict[str, dict[str, bytes]] = {}
         self.fail_next = 0
         self.lose_answer = False
         self.dead: set[Owner] = set()
@@ -55,7 +56,7 @@ class MemoryWorld:
     async def create(self, session: str, records: Sequence[Record], row: RowUpdate) -> bool:
         if session in self.stored:
             return False
-        self.stored[session] = _Stored(row)
+        self._make(session, row)
         self._add(session, 0, records)
         return True
 
@@ -127,6 +128,7 @@ class MemoryWorld:
             for name, s in self.stored.items()
             if (s.owner is None or s.owner in self.dead) and s.row.due is not None and s.row.due <= now
         ]
+        free.sort(key=lambda name: self.stored[name].row.due or 0)
         return [await self.claim_session(owner, name) for name in free[:limit]]
 
     async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
@@ -169,16 +171,27 @@ class MemoryWorld:
         for pair in list(self._get(session).blobs.items()):
             yield pair
 
+    async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
+        kept = self.stored[session].blobs if session in self.stored else self.ahead.setdefault(session, {})
+        for name, body in blobs.items():
+            kept.setdefault(name, body)
+
+    async def missing_blobs(self, session: str, names: Collection[str]) -> set[str]:
+        kept = self.stored[session].blobs if session in self.stored else self.ahead.get(session, {})
+        return set(names).difference(kept)
+
     async def restore(
         self, session: str, records: Sequence[StoredRecord], blobs: Mapping[str, bytes], row: RowUpdate
     ) -> None:
         if session in self.stored:
             raise BadInput("it exists; choose another name")
-        self.stored[session] = _Stored(row)
-        self.stored[session].records, self.stored[session].blobs = list(records), dict(blobs)
+        made = self._make(session, row)
+        made.records, made.blobs = list(records), {**blobs, **made.blobs}
+        made.epoch = max((record.epoch for record in records), default=0)
 
     async def delete(self, session: str) -> None:
-        del self.stored[session]
+        if self.ahead.pop(session, None) is None or session in self.stored:
+            del self.stored[session]
 
     async def describe(self) -> Description:
         return Description("memory", "memory:", "none", "direct", "this process")
@@ -189,6 +202,11 @@ class MemoryWorld:
         if session not in self.stored:
             raise NotFound(f"no session {session!r}; see `sessions`")
         return self.stored[session]
+
+    def _make(self, session: str, row: RowUpdate) -> _Stored:
+        made = self.stored[session] = _Stored(row)
+        made.blobs = self.ahead.pop(session, {})
+        return made
 
     def _add(self, session: str, epoch: int, records: Sequence[Record]) -> None:
         log = self.stored[session].records

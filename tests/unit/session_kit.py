@@ -14,7 +14,7 @@ from harness_durable.tools.host import ToolHost
 from harness_durable.world import Owner, World
 from tests.unit.memory_world import OWNER, MemoryWorld
 
-AGENT = AgentSpec("claude-code", "2.1.0", "model-x", "local", "ws")
+AGENT = AgentSpec("claude-code", "2.1.0", "model-x", "local", "/ws")
 SESSION = "s"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness_durable import codec, events
 from harness_durable.errors import DamagedLog, LogTooNew
-from harness_durable.payload import Payload
+from harness_durable.payload import Media, Payload
 
 ALL: tuple[type, ...] = get_args(events.AnyEvent)
 
@@ -21,7 +21,7 @@ def sample(hint: Any) -> Any:
     """Some value of a field's type that is not its default."""
     if hint is Payload:
         return Payload(3, data=b"\xff\0\r")
-    if hint in (events.Usage, events.AgentSpec):
+    if hint in (events.Usage, events.AgentSpec, Media):
         return filled(hint)
     origin, inner = typing.get_origin(hint), get_args(hint)
     if origin is typing.Literal:
@@ -74,6 +74,11 @@ def test_a_newer_format_says_so_even_if_its_kind_is_not_known(kind: str) -> None
         codec.decode(body, "record 3")
 
 
+def test_a_kind_that_a_newer_worker_wrote_is_not_called_damage() -> None:
+    with pytest.raises(LogTooNew, match="'turn.dreamt'.*upgrade harness-durable"):
+        codec.decode(b'{"v":1,"kind":"turn.dreamt","turn":"m"}', "record 3")
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -86,7 +91,7 @@ def test_a_newer_format_says_so_even_if_its_kind_is_not_known(kind: str) -> None
         b'{"v":1}',
         b'{"v":1,"kind":"turn.started"}',
         b'{"v":1,"kind":"turn.started","turn":7}',
-        b'{"v":1,"kind":"turn.dreamt","turn":"m"}',
+        b'{"v":1,"kind":7}',
         b'{"v":"1","kind":"turn.started","turn":"m"}',
         b'{"v":1,"kind":"turn.started","turn":"\xff"}',
         b"[" * 100_000,

@@ -8,7 +8,7 @@ from harness_durable import events as ev
 from harness_durable import fold as folding
 from harness_durable.fold import fold
 from harness_durable.payload import pack_text
-from harness_durable.state import Segment, Session
+from harness_durable.state import Move, Segment, Session
 from tests.unit.log_kit import AGENT, BEGIN, TEXT, Log, model, state, tool
 
 
@@ -140,10 +140,18 @@ def test_events_about_what_is_not_known_change_nothing_else() -> None:
         ([ev.TurnFailed("m-1", "c", "x")], "idle"),
         ([ev.TurnFailed("m-1", "c", "x"), ev.MessageAccepted("m-2", TEXT)], "queued"),
         ([ev.SessionClosed("x")], "closed"),
+        ([ev.SessionMoved("file:there", "running", 1)], "closed"),
     ],
 )
 def test_one_word_says_how_a_session_is(log: Log, status: str) -> None:
     assert state(*log).status == status
+
+
+def test_a_session_that_was_moved_is_due_nowhere_here_and_the_first_move_counts() -> None:
+    session = state(ev.SessionMoved("file:there", "running", 7), ev.SessionMoved("file:else", "idle", None))
+    assert session.due is None
+    assert session.turn is not None
+    assert session.moved == Move("file:there", session.seq - 1, "running", 7)
 
 
 @pytest.mark.parametrize(

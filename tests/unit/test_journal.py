@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import anyio
 import pytest
 
@@ -9,6 +11,7 @@ from harness_durable import clock, events
 from harness_durable.errors import BadInput, NotFound, StorageUnavailable, WriterFenced
 from harness_durable.journal import Inbox, Journal, Reader
 from harness_durable.journal import writer as writing
+from harness_durable.journal.driver import Splice
 from harness_durable.policy import NOT_STARTED, UNKNOWN
 from harness_durable.recovery import Facts, plan
 from tests.unit.memory_world import OTHER, OWNER, MemoryWorld
@@ -179,6 +182,21 @@ async def test_an_answer_that_stays_unclear_silences_the_writer_for_ever() -> No
         await journal.turn_interrupted("x")
 
 
+async def test_an_append_that_gets_no_answer_is_handed_in_again_and_happens_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = MemoryWorld()
+    journal = await begun(world)
+    monkeypatch.setattr(writing, "ANSWER_SECONDS", 0.05)
+
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    world.between = hang
+    await journal.turn_completed("done")
+    assert (await kinds(world, "turn")).count("turn.completed") == 1
+
+
 async def test_a_snapshot_that_cannot_be_stored_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     world = MemoryWorld()
     journal = await begun(world)
@@ -279,6 +297,9 @@ async def test_a_turn_that_waits_for_a_person_is_parked_with_its_calls_open() ->
     journal = await begun(world)
     await asked(journal, ("c1", "f", {}))
     await journal.turn_needs_input("why")
+    assert (await world.session(SESSION)).due is not None, "somebody has to end its life"
+    await journal.life_lost("L1", "it hung")
+    await journal.released("nothing left to do")
     row = await world.session(SESSION)
     assert (row.status, row.due) == ("needs_input", None)
     assert journal.state.tool_calls["c1"].open
@@ -372,9 +393,39 @@ async def test_a_transcript_is_what_was_appended_and_replaced() -> None:
     await journal.transcript_appended("L1", {"main": [b'{"a":1}', b"two\r"]}, offset=10)
     await journal.transcript_appended("L1", {"main": [b"again, from the spool"]}, offset=10)
     await journal.transcript_appended("L1", {"main": [b"x" * 100_000]}, offset=20)
-    await journal.transcript_replaced("main", 2, [b"new", b""], "rebuilt")
-    assert await journal.transcript_lines("main") == [b'{"a":1}', b"two\r", b"new", b""]
-    assert await journal.transcript_lines("other") == []
+    await journal.transcript_replaced("main", [Splice(2, None, [b"new", b""])], "rebuilt")
+    assert [line async for line in journal.transcript_lines("main")] == [b'{"a":1}', b"two\r", b"new", b""]
+    assert [line async for line in journal.transcript_lines("other")] == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_transcript_is_changed_at_several_places_at_once(seed: int) -> None:
+    """C113: only what changes is written, and what the log had before it is read from where it was."""
+    choice = random.Random(seed)
+    journal = await begun(MemoryWorld())
+    lines: list[bytes] = []
+    for offset in range(1, 6):
+        more = [b"%d-%d" % (offset, number) for number in range(choice.randrange(1, 6))]
+        await journal.transcript_appended("L1", {"main": more}, offset=offset)
+        lines += more
+    for turn in range(4):
+        splices: list[Splice] = []
+        new: list[bytes] = []
+        place = 0
+        while place < len(lines):
+            at = choice.randrange(place, len(lines) + 1)
+            drop = choice.randrange(min(3, len(lines) - at) + 1)
+            fresh = [b"new-%d" % turn] * choice.randrange(3)
+            splices.append(Splice(at, drop, fresh))
+            new += [*lines[place:at], *fresh]
+            place = at + drop + 1
+            new += lines[at + drop : place]
+        lines = new
+        await journal.transcript_replaced("main", splices, "rebuilt")
+        assert [line async for line in journal.transcript_lines("main")] == lines
+        assert journal.state.transcripts["main"].lines == len(lines)
+        if not lines:
+            return
 
 
 async def test_whoever_waits_for_a_state_sees_it_come_from_outside() -> None:
@@ -423,3 +474,12 @@ async def test_a_journal_opens_where_the_log_is() -> None:
     journal = await begun(world)
     again = await Journal.open(world, await world.claim_session(OWNER, SESSION))
     assert (again.state.epoch, again.state.turns) == (2, journal.state.turns)
+
+
+@pytest.mark.parametrize("message", ["", "x" * 257, "two\nlines", "\x1b[31m"])
+async def test_an_id_that_cannot_name_a_message_is_refused_and_nothing_is_stored(message: str) -> None:
+    world = MemoryWorld()
+    inbox = await Inbox.create(world, SESSION, AGENT)
+    with pytest.raises(BadInput, match="message id"):
+        await inbox.accept(message, "hello")
+    assert len(await world.read(SESSION)) == 1

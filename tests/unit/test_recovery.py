@@ -56,6 +56,15 @@ CALLS: dict[str, tuple[Log, Facts, dict[str, Action]]] = {
     "safe: the model may do it again": (tool("a", "safe", released=True), GONE, {"a": "again"}),
     "safe in a subagent: replayed": (tool("a", "safe", released=True, agent="g"), GONE, {"a": "replay"}),
     "never in a subagent: unknown": (tool("a", released=True, agent="g"), GONE, {"a": "unknown"}),
+    "unasked siblings ran: no subagent gets its response again": (
+        [
+            *tool("a", "safe", name="Agent", released=True),
+            *tool("b", released=True, request=1),
+            *tool("c", custom=True),
+        ],
+        facts(containers=frozenset({"Agent"})),
+        {"a": "again", "b": "unknown", "c": "run"},
+    ),
     "custom never: unknown": (tool("a", custom=True, released=True), GONE, {"a": "unknown"}),
     "custom never with a probe": (tool("a", custom=True, released=True), PROBED, {"a": "probe"}),
     "a probe is for custom tools only": (tool("a", released=True), PROBED, {"a": "unknown"}),
@@ -179,6 +188,12 @@ RUNGS: dict[str, tuple[Log, Facts, Step]] = {
     ),
     "nothing starts in a closed session": (
         [ev.TurnCancelled("m-1", "x"), ev.MessageAccepted("m-2", TEXT), ev.SessionClosed("x")],
+        GONE,
+        "idle",
+    ),
+    "a turn goes on where its session went": ([ev.SessionMoved("file:there", "running", 1)], GONE, "idle"),
+    "a stop, too": (
+        [ev.StopRequested("m-1", "anna"), ev.SessionMoved("file:there", "running", 1)],
         GONE,
         "idle",
     ),

@@ -39,7 +39,9 @@ def test_an_unknown_name_lists_the_known_ones(theirs: list[EntryPoint], room: Ro
     with pytest.raises(UnknownName) as error:
         load(room, "nonsense")
     assert error.value.known == (*BUILT_IN[room], "zebra")
-    assert all(word in str(error.value) for word in (room, "'nonsense'", "zebra", *BUILT_IN[room]))
+    assert all(word in str(error.value) for word in ("'nonsense'", "zebra", *BUILT_IN[room]))
+    assert str(error.value).startswith(f"no {'World' if room == 'world' else room} named 'nonsense'; known: ")
+    assert str(error.value).endswith("; name one of these, or install the package that brings 'nonsense'")
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -50,6 +52,14 @@ def test_what_other_people_register_is_known_and_found(theirs: list[EntryPoint],
     theirs.append(EntryPoint("elsewhere", "json:dumps", "another.group"))
     assert known(room) == (*BUILT_IN[room], "zebra")
     assert load(room, "zebra") is json.loads
+
+
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("value", ["no.such.module:Thing", "json:no_such_thing"])
+def test_what_other_people_broke_is_a_sentence(theirs: list[EntryPoint], room: Room, value: str) -> None:
+    theirs.append(EntryPoint("zebra", value, f"harness_durable.{room}s"))
+    with pytest.raises(BadSetting, match=f"{room} 'zebra' .* cannot be imported: .* uninstall its package"):
+        load(room, "zebra")
 
 
 def test_our_names_cannot_be_taken_by_others(theirs: list[EntryPoint]) -> None:

@@ -71,6 +71,30 @@ def test_variables_that_people_have_set_already_are_used_until_there_is_one_of_o
     assert key is not None and key.get_secret_value() == "sk-ours"
 
 
+def test_the_keys_of_two_providers_are_not_mixed_up_unless_one_is_named_for_all(tmp_path: Path) -> None:
+    env = {"ANTHROPIC_API_KEY": "sk-a", "ANTHROPIC_BASE_URL": "http://a.example"}
+    alone = resolved(tmp_path, env=env).settings
+    assert alone.openai_key is None, "one provider's key is never sent to another"
+    assert alone.openai_url == "https://api.openai.com/v1"
+    both = resolved(tmp_path, env={**env, "OPENAI_API_KEY": "sk-o", "OPENAI_BASE_URL": "http://o.example"})
+    assert both.origins["openai_key"] == "OPENAI_API_KEY"
+    assert (both.settings.upstream_url, both.settings.openai_url) == ("http://a.example", "http://o.example")
+    named = {
+        **env,
+        "OPENAI_BASE_URL": "http://o.example",
+        "HARNESS_DURABLE_UPSTREAM_URL": "http://all.example",
+    }
+    ours = resolved(tmp_path, env=named, upstream_key="sk-all")
+    assert ours.settings.upstream_url == ours.settings.openai_url == "http://all.example"
+    assert ours.settings.openai_key is not None
+    assert ours.settings.openai_key.get_secret_value() == "sk-all"
+    filed = resolved(tmp_path, file='upstream_url = "http://f.example"\nopenai_url = "http://g.example"')
+    assert (filed.settings.upstream_url, filed.settings.openai_url) == (
+        "http://f.example",
+        "http://g.example",
+    )
+
+
 def test_a_variable_of_theirs_comes_before_the_file_too(tmp_path: Path) -> None:
     found = resolved(
         tmp_path,
@@ -78,6 +102,12 @@ def test_a_variable_of_theirs_comes_before_the_file_too(tmp_path: Path) -> None:
         env={"ANTHROPIC_BASE_URL": "http://env.example"},
     )
     assert found.settings.upstream_url == "http://env.example"
+
+
+@pytest.mark.parametrize("text", ["X-Team", "=blue", "X-Team=blue;Authorization"])
+def test_headers_that_are_no_pairs_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadSetting, match="NAME=VALUE"):
+        resolved(tmp_path, env={"HARNESS_DURABLE_UPSTREAM_HEADERS": text})
 
 
 def test_headers_are_read_from_one_variable_and_from_a_table(tmp_path: Path) -> None:
@@ -226,3 +256,9 @@ def test_a_key_of_a_wrong_shape_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(BadSetting) as error:
         resolved(tmp_path, file=f'upstream_key = ["{SECRET}"]')
     assert SECRET not in str(error.value) and error.value.__cause__ is None
+
+
+def test_a_host_has_no_folder_of_workspaces_unless_it_is_told(tmp_path: Path) -> None:
+    assert resolve(environ={}, folder=tmp_path).settings.workspaces is None
+    told = resolve(environ={"HARNESS_DURABLE_WORKSPACES": "/srv/work"}, folder=tmp_path)
+    assert told.settings.workspaces == Path("/srv/work")

@@ -46,7 +46,11 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "S4",
         "Files of a life have the names and contents that were asked for, below its home",
-        (commands.odd_file_names, commands.places_are_filled_in),
+        (
+            commands.odd_file_names,
+            commands.places_are_filled_in,
+            commands.content_may_come_in_pieces,
+        ),
     ),
     Promise("S5", "Nothing of the worker's environment is visible", (commands.nothing_is_inherited,)),
     Promise(
@@ -60,8 +64,8 @@ PROMISES: tuple[Promise, ...] = (
     ),
     Promise(
         "S7",
-        "A newer epoch takes a life over and cuts the older one off; others are refused",
-        (lives.epochs_are_refused_and_cut,),
+        "A newer epoch takes a life over and cuts the older one off; others are refused, and cannot end it",
+        (lives.epochs_are_refused_and_cut, ends.an_older_epoch_ends_nothing),
     ),
     Promise("S8", "Frames for stdin arrive whole, once, in order", (lives.frames_arrive_whole,)),
     Promise("S9", "Output can be read by offset, also by later workers", (lives.output_outlives_the_worker,)),

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from harness_durable import clock
-from harness_durable.sandbox import LifeRef, LifeSpec, Link, Sandbox
+from harness_durable.sandbox import Content, LifeRef, LifeSpec, Link, Sandbox
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Bench:
         self,
         *argv: str,
         env: Mapping[str, str] | None = None,
-        files: Mapping[str, bytes] | None = None,
+        files: Mapping[str, Content] | None = None,
         ttl: float = 600.0,
     ) -> LifeSpec:
         life = self.fresh("life")

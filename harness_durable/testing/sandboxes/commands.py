@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import AsyncGenerator
 
 from harness_durable.errors import BadInput
 from harness_durable.sandbox import ExecResult
@@ -102,6 +103,19 @@ async def places_are_filled_in(b: Bench) -> str:
     expect(ports[0].isdigit() and ports[0] == ports[1] == ports[2], f"ports were {ports!r}")
     expect(ports[3].startswith(b"/"), f"the home was {ports[3]!r}")
     return "@PORT@ and @HOME@ in arguments, environment and files"
+
+
+async def content_may_come_in_pieces(b: Bench) -> str:
+    pieces = (b"@PO", b"RT@ \0", b"", b"\xff" * (2 << 20), b"@HOME@")
+
+    async def content() -> AsyncGenerator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    _, link = await b.start(b.spec("sh", "-c", 'cat "$HOME/a/b"', files={"a/b": content}))
+    said = await everything(link)
+    expect(said == b"".join(pieces), f"{len(said)} bytes, beginning with {said[:20]!r}")
+    return "a file that comes in pieces is written as it is"
 
 
 async def nothing_is_inherited(b: Bench) -> str:

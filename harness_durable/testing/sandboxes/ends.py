@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness_durable.errors import KeeperGone
+from harness_durable.errors import KeeperGone, StaleEpoch
 from harness_durable.sandbox import LifeRef, Link
 from harness_durable.testing.sandboxes.bench import Bench, Watch, broken, expect
 
@@ -47,6 +47,23 @@ async def reap_spares_other_lives(b: Bench) -> str:
     expect(not watch.held(), "something lives on after reap()")
     expect(spared.held() and await b.sandbox.alive(other), "another life was killed")
     return "the other life goes on"
+
+
+async def an_older_epoch_ends_nothing(b: Bench) -> str:
+    ref, _ = await b.start(b.spec("cat"), 5)
+    newer = await b.attach(ref, 7)
+    try:
+        await b.sandbox.reap(ref, 6)
+    except StaleEpoch as error:
+        expect(error.current == 7, f"the keeper said epoch {error.current}")
+    else:
+        broken("a worker of epoch 6 ended the life that epoch 7 holds")
+    expect(await b.sandbox.alive(ref), "the life ended all the same")
+    await newer.write(b"still here\n")
+    await newer.aclose()
+    expect(await b.sandbox.reap(ref, 7), "its own epoch could not end it")
+    expect(not await b.sandbox.alive(ref), "alive() is true after reap()")
+    return "reap of an older epoch is refused, also once nobody is attached; an equal one ends it"
 
 
 async def a_killed_keeper_takes_all_along(b: Bench) -> str:

@@ -80,7 +80,9 @@ async def a_life_is_located_before_it_starts(b: Bench) -> str:
     expect(link.token == spec.token, "the link has another token than the spec")
     again = await b.attach(before, 2)
     expect(again.token == spec.token, "a later link has another token than the spec")
-    return "locate() names the place of the life, and creates nothing"
+    home_of, link = await b.shell('echo "$HOME"; sleep 1000')
+    await said_by(link, f"{b.sandbox.home(home_of)}\n".encode())
+    return "locate() names the place of the life, and creates nothing; home() is what its harness sees"
 
 
 async def frames_arrive_whole(b: Bench) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from harness_durable.testing.checks import CheckResult
 from harness_durable.testing.worlds import contents, failures, fencing, liveness, logs, sharing
-from harness_durable.testing.worlds.bench import Bench, Faults, Subject, Untried, bench, faults_of
+from harness_durable.testing.worlds.bench import Bench, Faults, FillsUp, Subject, Untried, bench, faults_of
 from harness_durable.testing.worlds.process import BrokenPromise
 
 Check = Callable[[Bench], Awaitable[str]]
@@ -76,6 +76,7 @@ PROMISES: tuple[Promise, ...] = (
             liveness.a_killed_owner_frees_its_session_within_a_second,
             liveness.a_live_owner_is_not_displaced,
             liveness.renewing_keeps_a_session,
+            liveness.a_worker_that_nobody_knows_cannot_renew,
             liveness.leaving_frees_at_once,
             fencing.a_take_over_needs_to_be_asked_for,
             fencing.a_claim_says_whether_the_previous_owner_may_live,
@@ -88,6 +89,7 @@ PROMISES: tuple[Promise, ...] = (
         (
             liveness.only_due_and_free_sessions_are_offered,
             liveness.a_row_parks_and_wakes_with_its_append,
+            liveness.a_row_parks_and_wakes_without_records,
             liveness.a_release_can_put_a_session_off,
             liveness.parked_sessions_outlive_their_worker_untouched,
         ),
@@ -149,7 +151,11 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "W14",
         "export and import move a session between Worlds without loss; delete removes its blobs too",
-        (sharing.sessions_move_without_loss, sharing.deleting_leaves_nothing),
+        (
+            sharing.sessions_move_without_loss,
+            sharing.blobs_can_come_before_their_session,
+            sharing.deleting_leaves_nothing,
+        ),
     ),
 )
 
@@ -202,6 +208,7 @@ __all__ = (
     "BrokenPromise",
     "Check",
     "Faults",
+    "FillsUp",
     "Promise",
     "Subject",
     "Untried",

@@ -58,6 +58,18 @@ class Faults(Protocol):
 
 
 @runtime_checkable
+class FillsUp(Protocol):
+    """What faults may offer beside ``Faults``, if it is a server that writes the World's files: otherwise a
+    process finds out by itself what happens when its own files cannot grow."""
+
+    async def fill_store(self) -> None:
+        """From now on every write of this process fails as on a full disk; reading goes on."""
+        ...
+
+    async def empty_store(self) -> None: ...
+
+
+@runtime_checkable
 class RemovesApps(Protocol):
     """What a World may offer beside the contract, so that a check leaves no trace in its store."""
 
@@ -68,12 +80,14 @@ class RemovesApps(Protocol):
 
 class Subject(msgspec.Struct, frozen=True):
     """The World under test. ``opener`` is ``module:function`` for the second processes; ``slack``
-    multiplies every time limit (1 on a quiet machine)."""
+    multiplies every time limit (1 on a quiet machine). ``own_clock``: the store judges by a clock of its own
+    what is due, so that a wall clock that jumps moves nothing which was said before."""
 
     url: str
     opener: str = "harness_durable.worlds:open_world"
     faults: Faults | None = None
     slack: float = 1.0
+    own_clock: bool = False
 
 
 class Bench:

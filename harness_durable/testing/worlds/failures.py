@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from harness_durable import clock
 from harness_durable.errors import DamagedLog, StorageUnavailable
 from harness_durable.testing.world_child import (
@@ -15,6 +17,7 @@ from harness_durable.testing.world_child import (
 from harness_durable.testing.worlds.bench import (
     Bench,
     Faults,
+    FillsUp,
     Untried,
     add,
     begin,
@@ -26,6 +29,8 @@ from harness_durable.testing.worlds.bench import (
 )
 from harness_durable.testing.worlds.process import expect
 from harness_durable.world import Record, RowUpdate, StoredRecord, World
+
+Hook = Callable[[], Awaitable[None]]
 
 KILLS = 4
 LIMITS = (0, 100, 1000, 4096, 5000, 8192, 10_000, 20_000, 40_000)
@@ -192,6 +197,9 @@ async def a_full_disk_is_an_error_and_passes(bench: Bench) -> str:
     dense(log, "a log that met a full disk")
     wanted = [f"full-{n}-{part}" for n in range(len(LIMITS)) for part in range(3)]
     expect(_ids(_written_by(log, claim.head)) == wanted, "the log does not hold each append once")
+    if not failures and isinstance(bench.faults, FillsUp):
+        faults = bench.faults
+        return await _unwritable(bench, faults.fill_store, faults.empty_store)
     if not failures:
         return Untried("a full disk was not tried: this World's files are not written by its own process")
     return f"{failures} appends failed on full files ({unclear} unclear); work went on without reopening"
@@ -200,26 +208,30 @@ async def a_full_disk_is_an_error_and_passes(bench: Bench) -> str:
 async def a_broken_store_is_an_error_and_passes(bench: Bench) -> str:
     if bench.faults is None:
         return Untried("breaking the store was not tried: this World offers no faults(url)")
+    return await _unwritable(bench, bench.faults.break_store, bench.faults.heal_store)
+
+
+async def _unwritable(bench: Bench, hurt: Hook, heal: Hook) -> str:
     world = await bench.world()
-    head = await begin(world, "s")
+    head = await begin(world, "x")
     records = [[note(b"a%d" % n)] for n in range(3)]
-    await bench.faults.break_store()
+    await hurt()
     try:
         errors = [await _unavailable(world, head, each) for each in records]
         await refused(begin(world, "t"), StorageUnavailable, "creating a session")
     finally:
-        await bench.faults.heal_store()
+        await heal()
     if not any(error.unclear for error in errors):
-        found = len(await world.read("s"))
+        found = len(await world.read("x"))
         expect(found == head, f"{found - head} records of failed appends are in the log")
-    head = await world.append("s", expected_head=head, epoch=0, records=records[0])
-    await together(add(world, "s", head), begin(world, "u"))
-    log = await world.read("s")
+    head = await world.append("x", expected_head=head, epoch=0, records=records[0])
+    await together(add(world, "x", head), begin(world, "u"))
+    log = await world.read("x")
     expect(_ids(log[1:2]) == _ids(records[0]), "the settled append is not in the log")
     expect(len(log) == 3, f"the log has {len(log)} records, not 3")
     return str(errors[0])
 
 
 async def _unavailable(world: World, head: int, records: list[Record]) -> StorageUnavailable:
-    call = world.append("s", expected_head=head, epoch=0, records=records)
+    call = world.append("x", expected_head=head, epoch=0, records=records)
     return await refused(call, StorageUnavailable, "an append to a broken store")

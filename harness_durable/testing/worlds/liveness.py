@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness_durable import clock
-from harness_durable.errors import SessionBusy
+from harness_durable.errors import Conflict, LeaseLost, SessionBusy
 from harness_durable.testing.world_child import ClaimDue, ClaimOne
 from harness_durable.testing.worlds.bench import (
     PARKED,
@@ -12,6 +12,7 @@ from harness_durable.testing.worlds.bench import (
     begin,
     due_now,
     note,
+    owner,
     refused,
     worker,
 )
@@ -82,6 +83,16 @@ async def renewing_keeps_a_session(bench: Bench) -> str:
     return f"kept over two leases, ends without renewal, {late}"
 
 
+async def a_worker_that_nobody_knows_cannot_renew(bench: Bench) -> str:
+    world = await bench.world()
+    await refused(world.renew(owner()), LeaseLost, "renewing for a worker that never registered")
+    mine = await worker(world)
+    await world.renew(mine)
+    await world.unregister(mine)
+    await refused(world.renew(mine), LeaseLost, "renewing for a worker that has left")
+    return "neither before it registered, nor after it left"
+
+
 async def leaving_frees_at_once(bench: Bench) -> str:
     world, other = await bench.world(), await bench.world()
     await begin(world, "a", row=due_now())
@@ -146,6 +157,25 @@ async def a_row_parks_and_wakes_with_its_append(bench: Bench) -> str:
     if not early:
         await bench.until("offering what has become due", lambda: other.claim(rival, 1))
     return "parked, woken, and due at a later time"
+
+
+async def a_row_parks_and_wakes_without_records(bench: Bench) -> str:
+    world, other = await bench.world(), await bench.world()
+    mine = await worker(world)
+    head = await begin(world, "s")
+    end = await other.append("s", expected_head=head, epoch=0, records=[], row=due_now("queued"))
+    expect(end == head, f"an append of no records at {head} gave {end}")
+    claims = await world.claim(mine, 5)
+    expect([claim.session for claim in claims] == ["s"], f"a row that was made due alone gave {claims}")
+    late = other.append("s", expected_head=head, epoch=0, records=[], row=PARKED)
+    await refused(late, Conflict, "a row for a head that has moved")
+    epoch, head = claims[0].epoch, claims[0].head
+    await world.append("s", expected_head=head, epoch=epoch, records=[], row=PARKED)
+    await world.release("s", epoch)
+    row = await other.session("s")
+    facts = (row.status, row.due, row.head)
+    expect(facts == ("parked", None, head), f"a row that was parked alone says {facts}")
+    return "the row alone, by anyone and by the driver, at the head only"
 
 
 async def parked_sessions_outlive_their_worker_untouched(bench: Bench) -> str:

@@ -5,7 +5,8 @@ The protocol, lines of JSON. A connection's first line is ``{v, token, op, epoch
     attach          becomes the worker's hold on the life; its end is the worker's death
     take {id}       becomes that relay connection: the request from its start, then raw both ways
     dial {port}     becomes a connection to 127.0.0.1:port inside the sandbox
-    ping, shutdown  answered at once; need no epoch
+    ping            answered at once; needs no epoch
+    shutdown        ends the life; with an epoch, only if no newer worker has attached
 
 Commands on an attached connection are ``{op, id, ...}``, answered by ``{re: id, ok, ...}``; a command
 with ``size`` is followed by that many raw bytes. Events to the worker: ``size``, ``conn``, ``exit``,

@@ -80,6 +80,8 @@ class Keeper:
         if op == "ping":
             return self._answer_and_close(stream)
         if op == "shutdown":
+            if "epoch" in hello and epoch < self.epoch:
+                return refuse(stream, "stale epoch", epoch=self.epoch)
             self._shutdown({}, b"")
             return self._answer_and_close(stream)
         if op == "attach":
