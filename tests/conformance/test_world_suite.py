@@ -24,15 +24,18 @@ MUTANTS = {
     "immortal": "W6",
     "no-renewal": "W6",
     "never-displaced": "W6",
+    "renews-anybody": "W6",
     "no-back-off": "W7",
     "wakes-parked": "W7",
     "no-outbox": "W7",
+    "rows-need-records": "W7",
     "text-only": "W8",
     "slow-wait": "W9",
     "no-healing": "W11",
     "raw-errors": "W12",
     "one-app": "W13",
     "lost-blobs": "W14",
+    "lost-ahead": "W14",
 }
 """What ``reference`` can do wrong, and the promise that this breaks."""
 

@@ -22,7 +22,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("world", subjects.URLS)
+@pytest.mark.parametrize("world", subjects.WAYS)
 async def test_a_world_keeps_its_promise(world: str, check: Check, tmp_path: Path) -> None:
     """C062 (W6, W7), C071 (W3)"""
     seen = await run_check(check, subjects.subject(world, tmp_path))
@@ -32,7 +32,7 @@ async def test_a_world_keeps_its_promise(world: str, check: Check, tmp_path: Pat
     assert not [path for path in os.listdir(tmp_path) if "-check-" in path]  # noqa: PTH208
 
 
-@pytest.mark.parametrize("world", subjects.URLS)
+@pytest.mark.parametrize("world", subjects.WAYS)
 async def test_to_hurt_a_world_hurts_no_app_that_uses_it(world: str, tmp_path: Path) -> None:
     subject = subjects.subject(world, tmp_path)
     mine = await open_world(subject.url, "mine")

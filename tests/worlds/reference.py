@@ -12,7 +12,7 @@ import os
 import pickle
 import time
 import uuid
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from harness_durable import clock
 from harness_durable.errors import (
     BadInput,
     Conflict,
+    LeaseLost,
     NotFound,
     SessionBusy,
     StorageUnavailable,
@@ -68,10 +69,14 @@ class _Session:
 
 @dataclass
 class _Store:
-    """``leases``: worker to (length, end on the monotonic clock)."""
+    """``leases``: worker to (length, end on the monotonic clock). ``ahead``: blobs before their session, by
+    app and session."""
 
     apps: dict[str, dict[str, _Session]] = field(default_factory=dict[str, dict[str, _Session]])
     leases: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    ahead: dict[tuple[str, str], dict[str, bytes]] = field(
+        default_factory=dict[tuple[str, str], dict[str, bytes]]
+    )
 
 
 class PlainWorld:
@@ -128,6 +133,7 @@ class PlainWorld:
             if session in sessions:
                 return self._mutant == "create-always"
             made = sessions[session] = _Session(row, created=clock.now_ms())
+            made.blobs = store.ahead.pop((self.app, session), {})
             made.add(0, records)
             return True
 
@@ -150,6 +156,8 @@ class PlainWorld:
                 raise WriterFenced(session, epoch, found.epoch)
             for name, body in (blobs or {}).items():
                 found.blobs.setdefault(name, body)
+            if not records and self._mutant == "rows-need-records":
+                row = None
             if row is not None and self._mutant != "no-outbox":
                 found.row = row
             if self._mutant == "text-only":
@@ -164,7 +172,7 @@ class PlainWorld:
     def _moved(self, found: _Session, session: str, head: int, epoch: int, records: Sequence[Record]) -> None:
         """Raise, unless the records are there already."""
         there = [one.id for one in found.log[head : head + len(records)]]
-        if there == [one.id for one in records] and self._mutant != "no-healing":
+        if there and there == [one.id for one in records] and self._mutant != "no-healing":
             return
         if epoch and epoch != found.epoch:
             raise WriterFenced(session, epoch, found.epoch)
@@ -249,6 +257,10 @@ class PlainWorld:
         if self._mutant == "no-renewal":
             return
         with self._store() as store:
+            if owner.worker not in store.leases:
+                if self._mutant == "renews-anybody":
+                    return
+                raise LeaseLost(f"{owner} is not known here; register as another worker")
             lease, _ = store.leases[owner.worker]
             store.leases[owner.worker] = (lease, clock.monotonic() + lease)
 
@@ -342,6 +354,21 @@ class PlainWorld:
         for each in blobs:
             yield each
 
+    async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
+        with self._store() as store:
+            kept = self._blobs(store, session)
+            for name, body in blobs.items():
+                kept.setdefault(name, body)
+
+    async def missing_blobs(self, session: str, names: Collection[str]) -> set[str]:
+        with self._store(write=False) as store:
+            return set(names).difference(self._blobs(store, session))
+
+    def _blobs(self, store: _Store, session: str) -> dict[str, bytes]:
+        """Those of the session, or those that came before it."""
+        found = store.apps.get(self.app, {}).get(session)
+        return store.ahead.setdefault((self.app, session), {}) if found is None else found.blobs
+
     async def restore(
         self,
         session: str,
@@ -355,11 +382,15 @@ class PlainWorld:
                 raise BadInput(f"session {session!r} exists; import it under another name")
             epoch = max((record.epoch for record in records), default=0)
             log = list(records)
-            kept = {} if self._mutant == "lost-blobs" else dict(blobs)
+            came = {} if self._mutant == "lost-ahead" else store.ahead.pop((self.app, session), {})
+            kept = {} if self._mutant == "lost-blobs" else {**blobs, **came}
             sessions[session] = _Session(row, log, epoch, None, clock.now_ms(), 0, kept)
 
     async def delete(self, session: str) -> None:
         with self._store() as store:
+            ahead = store.ahead.pop((self.app, session), {})
+            if ahead and session not in store.apps.get(self.app, {}):
+                return
             found = self._find(store, session)
             if found.owner and self._alive(store, found.owner):
                 raise self._busy(store, session, found.owner)

@@ -14,7 +14,8 @@ from harness_durable_worlds._file_append import append
 from harness_durable_worlds._file_claim import begin
 from harness_durable_worlds._file_frames import Damage, read_batch, salt_of
 from harness_durable_worlds._file_log import Log
-from tests.worlds.file_support import DUE, PARKED, bare_log, note, quiet
+from harness_durable_worlds._file_tail import torn
+from tests.worlds.file_support import DUE, PARKED, bare_log, note, opened, quiet
 
 OWNER = Owner("w", "host", 1)
 
@@ -148,6 +149,42 @@ def test_a_tail_that_was_cut_is_reported_once(sample: Sample) -> None:
     log.close()
 
 
+def kept(sample: Sample) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sample.folder.iterdir() if ".cut-" in path.name}
+
+
+def test_an_acknowledged_append_that_was_damaged_is_kept_when_it_is_cut_off(sample: Sample) -> None:
+    start = sample.batches[-1].start
+    hurt = bytearray(sample.files["1.log"])
+    hurt[-3] ^= 4
+    log = reopened(sample, "1.log", bytes(hurt))
+    name = f"1.log.cut-{start}"
+    assert name in torn(log)
+    repairs: list[str] = []
+    append(log, 6, 1, [note(b"after")], None, repairs.append)
+    log.close()
+    assert kept(sample) == {name: bytes(hurt[start:])}
+    assert str(sample.folder / name) in repairs[0]
+
+
+def test_what_is_cut_off_at_the_same_place_again_is_kept_beside_it_and_nothing_twice(sample: Sample) -> None:
+    data, end = sample.files["1.log"], len(sample.files["1.log"])
+    for tail in (b"one", b"two", b"one"):
+        log = reopened(sample, "1.log", data + tail)
+        append(log, 8, 1, [], PARKED, quiet)
+        log.close()
+    assert kept(sample) == {f"1.log.cut-{end}": b"one", f"1.log.cut-{end}-2": b"two"}
+
+
+def test_a_claim_that_nobody_can_read_is_kept_when_the_next_claimer_takes_its_file(sample: Sample) -> None:
+    (sample.folder / "2.log").write_bytes(b"DHR1 a claim whose header and record are damaged")
+    log = reopened(sample, "1.log", sample.files["1.log"])
+    log.refresh()
+    assert begin(log, OWNER, quiet)[0] == 2
+    log.close()
+    assert kept(sample) == {"2.log.cut-0": b"DHR1 a claim whose header and record are damaged"}
+
+
 def hurt_fourth(data: bytes) -> bytes:
     at = data.index(b"four")
     return data[:at] + b"F" + data[at + 1 :]
@@ -204,3 +241,18 @@ def test_a_session_whose_only_file_has_no_header_has_no_records(tmp_path: Path, 
     assert fresh.head == 0
     assert append(fresh, 0, 0, [note(b"begun again")], None, quiet) == 1
     fresh.close()
+
+
+def found(folder: Path, pattern: str) -> list[Path]:
+    return list(folder.rglob(pattern))
+
+
+async def test_what_was_kept_goes_with_its_session(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        await world.create("s", [note()], PARKED)
+        [path] = found(tmp_path, "0.log")
+        path.write_bytes(path.read_bytes() + b"half")
+        await world.append("s", expected_head=1, epoch=0, records=[note()])
+        assert len(found(tmp_path, "*.cut-*")) == 1
+        await world.delete("s")
+    assert not found(tmp_path, "*.cut-*")

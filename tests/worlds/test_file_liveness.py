@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness_durable import clock
-from harness_durable.errors import NotFound, StorageUnavailable
+from harness_durable.errors import LeaseLost, StorageUnavailable
 from harness_durable.world import Owner
 from harness_durable_worlds._liveness import HostLiveness
 
@@ -97,7 +97,7 @@ def test_a_worker_that_leaves_is_dead_at_once(tmp_path: Path) -> None:
     live.unregister(me)
     assert live.lease_left(me.worker) is None
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotFound, match="register"):
+    with pytest.raises(LeaseLost, match="register"):
         live.renew(me)
 
 

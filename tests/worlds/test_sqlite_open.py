@@ -265,3 +265,9 @@ async def test_a_file_system_that_weakens_the_promises_is_named(
     await world.aclose()
     assert said.details["file system"] == kind
     assert [says in each for each in said.warnings] == [True] * bool(says)
+
+
+def test_a_url_that_names_a_host_is_refused_without_its_password() -> None:
+    with pytest.raises(BadSetting, match="names a host") as refused:
+        file.path_of("sqlite://user:secret@host/x.db")
+    assert "secret" not in str(refused.value)

@@ -19,6 +19,7 @@ from harness_durable_worlds._file_disk import exists, sync_folder, unavailable, 
 from harness_durable_worlds._file_frames import FORMAT, Header, encode_batch, encode_header, salt_of
 from harness_durable_worlds._file_lock import LockHeldError, is_locked, locked, try_lock
 from harness_durable_worlds._file_log import Log, damaged
+from harness_durable_worlds._file_tail import keep_tail
 
 _report = logging.getLogger("harness_durable.worlds.file")
 _LOOKS = 200
@@ -104,6 +105,7 @@ def _new_file(log: Log, epoch: int) -> Generator[int, None, None]:
         if log.newest != epoch or not log.fenced() or not _is_at(fd, path):
             raise RacedError
         if adopt:
+            keep_tail(path, fd, 0)
             os.ftruncate(fd, 0)
         yield fd
     finally:
@@ -170,15 +172,20 @@ def cut_back(fd: int, length: int) -> bool:
 
 
 def cut_tail(log: Log, fd: int, repaired: Repaired) -> None:
-    """Remove what a dead writer left half written. The caller holds the segment's lock."""
+    """Remove what a dead writer left half written, or what a bad disk made of the last append: nobody can
+    tell the two apart, so the bytes are kept. The caller holds the segment's lock."""
     top = log.top
     extra = top.size - top.end
     if extra <= 0:
         return
     with unavailable(f"could not repair session {log.session!r}"):
+        kept = keep_tail(top.path, fd, top.end)
         os.ftruncate(fd, top.end)
         os.fdatasync(fd)
-    sentence = f"{top.path}: cut off {extra} bytes at {top.end} that belong to no whole append"
+    sentence = (
+        f"{top.path}: cut off {extra} bytes at {top.end} that belong to no whole append; they are kept in "
+        f"{kept} (if no process and no machine died there, the disk damaged them)"
+    )
     _report.warning("%s", sentence)
     repaired(sentence)
     top.look(fd)

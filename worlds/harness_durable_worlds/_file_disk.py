@@ -54,8 +54,9 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def make_folder(folder: Path) -> bool:
-    """Make the folder and those above it, each durable in its parent. False if it was there."""
+def make_folder(folder: Path, *, above: bool = True) -> bool:
+    """Make the folder and, unless told otherwise, those above it, each durable in its parent. False if it was
+    there."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -63,6 +64,8 @@ def make_folder(folder: Path) -> bool:
             return False
         raise
     except FileNotFoundError:
+        if not above:
+            raise
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
     sync_folder(folder.parent)

@@ -2,6 +2,7 @@
 
     DIR/VERSION                         the format
     DIR/APP/sessions/SESSION/           EPOCH.log, EPOCH.free, snapshot, progress, blobs/ab/SHA
+    DIR/APP/sessions/.ahead-SESSION/    blobs that came before their session
     DIR/APP/due/SESSION                 empty: this session may be due (an index; the logs decide)
     DIR/APP/workers/WORKER.lock         who is alive
 
@@ -39,7 +40,7 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 _SNAPSHOT = struct.Struct("<4sIQI")
 _SNAPSHOT_MAGIC = b"DHS1"
 _LEFT_OVER_SECONDS = 3600
-_NEW, _GONE = ".new-", ".gone-"
+_NEW, _GONE, _AHEAD = ".new-", ".gone-", ".ahead-"
 
 
 Batch = tuple[int, Sequence[Record]]
@@ -70,6 +71,13 @@ class Store:
             probe.unlink()
         if not made:
             self._clear_leftovers()
+
+    def made(self) -> bool:
+        """Whether the World is there already. One that cannot be looked at counts: to open it says why."""
+        try:
+            return exists(self.root / "VERSION")
+        except OSError:
+            return True
 
     def folder(self, session: str) -> Path:
         """Where the session lives. Raises ``BadInput`` for what cannot be a session's id."""
@@ -113,6 +121,7 @@ class Store:
         with unavailable(f"could not create session {session!r}"):
             try:
                 made.mkdir()
+                self._link_ahead(session, made)
                 self.put_blobs(made, blobs)
                 epoch = max((batch[0] for batch in batches), default=0)
                 replace_file(
@@ -133,10 +142,12 @@ class Store:
                 return False
             raise
         sync_folder(self.sessions)
+        shutil.rmtree(self._ahead(target.name), ignore_errors=True)
         return True
 
     def remove(self, session: str) -> None:
         """The session's folder is gone, and then its content."""
+        self.remove_ahead(session)
         gone = self.sessions / f"{_GONE}{uuid.uuid4().hex}"
         with unavailable(f"could not delete session {session!r}"):
             self.folder(session).rename(gone)
@@ -161,15 +172,61 @@ class Store:
             return
         with unavailable(f"could not store blobs of {folder.name}"):
             touched = {folder, folder / "blobs"}
-            make_folder(folder / "blobs")
+            make_folder(folder / "blobs", above=False)  # a session that was deleted must not come back
             for sha, data in blobs.items():
                 path = _blob_path(folder, sha)
-                make_folder(path.parent)
+                make_folder(path.parent, above=False)
                 touched.add(path.parent)
                 if not exists(path):
                     replace_file(path, data, sync=True)
             for parent in sorted(touched, reverse=True):
                 sync_folder(parent)
+
+    def put_blobs_of(self, session: str, blobs: Mapping[str, bytes]) -> None:
+        """See ``World.put_blobs``."""
+        folder, ahead = self.folder(session), self._ahead(session)
+        if not exists(folder):
+            with unavailable(f"could not store blobs of {session!r}"):
+                make_folder(ahead)
+            self.put_blobs(ahead, blobs)
+        if exists(folder):  # perhaps since just now, without these blobs
+            self.put_blobs(folder, blobs)
+
+    def missing_blobs(self, session: str, names: Iterable[str]) -> set[str]:
+        """Those that are stored neither in the session nor ahead of it."""
+        places = (self.folder(session), self._ahead(session))
+        with unavailable(f"could not look for blobs of {session!r}"):
+            return {
+                name
+                for name in names
+                if not any(_SHA.fullmatch(name) and exists(_blob_path(place, name)) for place in places)
+            }
+
+    def remove_ahead(self, session: str) -> bool:
+        """Remove what came before the session; true if there was something, and there is no session."""
+        ahead = self._ahead(session)
+        if not exists(ahead):
+            return False
+        with unavailable(f"could not delete blobs of {session!r}"):
+            shutil.rmtree(ahead)
+            sync_folder(self.sessions)
+        return not exists(self.folder(session))
+
+    def _link_ahead(self, session: str, made: Path) -> None:
+        """The blobs that came before a session, in its folder. They are also left where they were: until the
+        session is in its place, it may yet fail."""
+        found = list((self._ahead(session) / "blobs").glob("??/*"))
+        folders = {made / "blobs" / path.parent.name for path in found}
+        for folder in folders:
+            make_folder(folder)
+        for path in found:
+            if _SHA.fullmatch(path.name):
+                os.link(path, _blob_path(made, path.name))
+        for folder in folders:
+            sync_folder(folder)
+
+    def _ahead(self, session: str) -> Path:
+        return self.sessions / f"{_AHEAD}{check_session_id(session)}"
 
     def blob(self, session: str, sha: str) -> bytes:
         folder = self.existing(session)

@@ -1,4 +1,4 @@
-"""Which file system a folder is on, and whether its locks and syncs can be believed."""
+"""The folder that a URL names: on which file system it is, and whether that one's locks and syncs hold."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ _NETWORK = frozenset(
     )
 )
 _VOLATILE = frozenset(("tmpfs", "ramfs"))
+
+
+def root_of(url: str) -> Path:
+    """The folder that ``file:DIR`` names. Raises ``BadSetting``."""
+    folder = url.partition(":")[2]
+    if folder.startswith("//"):
+        folder = folder[2:]
+    if not folder:
+        raise BadSetting(f"World URL {url!r} names no folder; write it as file:DIR, e.g. file:./agents")
+    return Path(os.path.abspath(os.path.expanduser(folder)))  # noqa: PTH100, PTH111
 
 
 def kind_of(folder: Path, table: str | None = None) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness_durable import clock
-from harness_durable.errors import NotFound, StorageUnavailable
+from harness_durable.errors import LeaseLost, NotFound, StorageUnavailable
 from harness_durable.world import LEASE_SECONDS, Owner
 
 _SUFFIX = ".lock"
@@ -97,13 +97,13 @@ class HostLiveness:
             self._write(held, owner)
 
     def renew(self, owner: Owner) -> None:
-        """Prolong the lease, also after it has run out. Raises ``NotFound`` for a worker that this object
-        did not register."""
+        """Prolong the lease, also after it has run out. Raises ``LeaseLost`` for a worker that this object
+        did not register, or that has left."""
         path = self._path(owner.worker)
         with _guard, self._failures():
             held = _held.get(path)
             if held is None or path not in self._mine:
-                raise NotFound(f"{owner} is not registered here; register it before renewing its lease")
+                raise LeaseLost(f"{owner} is not registered here; register as another worker and go on")
             if os.fstat(held.fd).st_nlink == 0:  # somebody deleted the folder under us
                 fresh = self._create(path)
                 os.close(held.fd)

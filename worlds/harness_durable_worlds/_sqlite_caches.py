@@ -1,8 +1,9 @@
-"""What may be lost: a session's snapshot and its progress. And the names of its blobs."""
+"""What may be lost: a session's snapshot and its progress. And which blobs there are."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import cast
 
 import apsw
@@ -45,3 +46,8 @@ def blob_names(db: Db, key: Key, after: str) -> list[str]:
     """Up to 100 names after ``after``, in order."""
     found = db.execute(SQL["select_blob_names"], (*key, after)).fetchall()
     return [cast(str, name) for (name,) in found]
+
+
+def missing_blobs(db: Db, key: Key, names: Iterable[str]) -> set[str]:
+    """Those that are not stored for this session, which need not exist."""
+    return {name for name in names if db.execute(SQL["has_blob"], (*key, name)).fetchone() is None}

@@ -28,13 +28,17 @@ def is_alive(lease_left: LeaseLeft, worker: str) -> bool:
 
 def candidates(db: Db, app: str, limit: int, lease_left: LeaseLeft) -> list[str]:
     """Sessions that are due and free, longest due first."""
+    return [session for session, _ in waiting(db, app, limit, lease_left)]
+
+
+def waiting(db: Db, app: str, limit: int, lease_left: LeaseLeft) -> list[tuple[str, int]]:
+    """The same, each with the time at which it was due."""
     now = clock.now_ms()
     found = db.execute(SQL["select_free_due"], (app, now, limit)).fetchall()
     for worker in _owners(db, app):
         if not is_alive(lease_left, worker):
             found += db.execute(SQL["select_owned_due"], (app, worker, now, limit)).fetchall()
-    due = sorted(cast(list[tuple[str, int]], found), key=lambda each: (each[1], each[0]))
-    return [session for session, _ in due[:limit]]
+    return sorted(cast(list[tuple[str, int]], found), key=lambda each: (each[1], each[0]))[:limit]
 
 
 def next_due(db: Db, app: str) -> int | None:

@@ -24,6 +24,7 @@ from harness_durable.errors import (
     LogTooNew,
     StorageUnavailable,
 )
+from harness_durable.worlds import redact
 from harness_durable_worlds._sqlite_db import Db, open_db
 from harness_durable_worlds._sqlite_sql import MIGRATIONS, SCHEMA
 
@@ -57,8 +58,8 @@ def path_of(url: str) -> Path:
         )
     if text.startswith("//") and not text.startswith("///"):
         raise BadSetting(
-            f"World URL {url!r} names a host; write sqlite:{text[2:]} for a relative path "
-            f"or sqlite:/{text[2:]} for an absolute one"
+            f"World URL {redact(url)!r} names a host; write {redact('sqlite:' + text[2:])} for a relative "
+            f"path or {redact('sqlite:/' + text[2:])} for an absolute one"
         )
     if not text or "\0" in text or "?" in text or text.endswith("/"):
         raise BadSetting(f"World URL {url!r} names no file; write sqlite:PATH, e.g. sqlite:agents.db")
@@ -78,6 +79,16 @@ def same_file(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def absent(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def gone(path: Path) -> StorageUnavailable:

@@ -100,11 +100,15 @@ def row_fields(db: Db, key: Key) -> RowFields:
     return cast(RowFields, found)
 
 
+def exists(db: Db, key: Key) -> bool:
+    return db.execute(SQL["select_head"], key).fetchone() is not None
+
+
 # ------------------------------------------------------------------------------------------- write
 
 
 def create(db: Db, key: Key, records: Sequence[Record], row: RowUpdate) -> bool:
-    if db.execute(SQL["select_head"], key).fetchone() is not None:
+    if exists(db, key):
         return False
     now = clock.now_ms()
     db.execute(SQL["insert_session"], (*key, len(records), 0, row.status, row.due, now, now))
@@ -130,8 +134,7 @@ def append(
         raise WriterFenced(key[1], epoch, newest)
     if head != expected_head:
         raise Conflict(key[1], expected_head, read(db, key, expected_head, None))
-    for sha, body in blobs.items():
-        db.execute(SQL["insert_blob"], (*key, sha, body, zlib.crc32(body)))
+    put_blobs(db, key, blobs)
     _insert(db, key, _numbered(records, head, epoch))
     move_head(db, key, head + len(records), row)
     return head + len(records)
@@ -163,20 +166,24 @@ def restore(
     blobs: Mapping[str, bytes],
     row: RowUpdate,
 ) -> None:
-    if db.execute(SQL["select_head"], key).fetchone() is not None:
-        raise BadInput(f"session {key[1]!r} exists already; delete it first, or import under another name")
+    if exists(db, key):
+        raise BadInput(f"session {key[1]!r} exists already; import it with `--as NAME`")
     created = min((record.time for record in records), default=clock.now_ms())
     epoch = max((record.epoch for record in records), default=0)
     db.execute(
         SQL["insert_session"], (*key, len(records), epoch, row.status, row.due, created, clock.now_ms())
     )
-    for sha, body in blobs.items():
-        db.execute(SQL["insert_blob"], (*key, sha, body, zlib.crc32(body)))
+    put_blobs(db, key, blobs)
     _insert(db, key, records)
 
 
+def put_blobs(db: Db, key: Key, blobs: Mapping[str, bytes]) -> None:
+    """A name that exists is kept. The session need not exist."""
+    for sha, body in blobs.items():
+        db.execute(SQL["insert_blob"], (*key, sha, body, zlib.crc32(body)))
+
+
 def delete(db: Db, key: Key) -> None:
-    head_and_epoch(db, key)
     # What was deleted shall not be found in the free pages of the file either.
     db.execute("pragma secure_delete = on")
     try:

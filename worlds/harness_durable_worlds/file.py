@@ -6,10 +6,8 @@ write. The files do, in ``_file_log`` and ``_file_append``; this class only brin
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -67,7 +65,7 @@ async def open_world(url: str, app: str) -> FileWorld:
     """``file:DIR``; the folder is made if need be.
 
     Raises ``BadSetting``, ``StorageUnavailable`` or ``LogTooNew``, before anything is written."""
-    root = _root_of(url)
+    root = _file_system.root_of(url)
     try:
         check_session_id(app)
     except BadInput:
@@ -83,18 +81,14 @@ async def open_world(url: str, app: str) -> FileWorld:
     return FileWorld(url, app, store, kind, warnings)
 
 
+async def exists(url: str) -> bool:
+    """Whether there is a World in that folder already."""
+    return await anyio.to_thread.run_sync(Store(_file_system.root_of(url), "").made)
+
+
 def faults(url: str) -> FileFaults:
     """How the conformance suite hurts this World."""
-    return FileFaults(url, _root_of(url))
-
-
-def _root_of(url: str) -> Path:
-    folder = url.partition(":")[2]
-    if folder.startswith("//"):
-        folder = folder[2:]
-    if not folder:
-        raise BadSetting(f"World URL {url!r} names no folder; write it as file:DIR, e.g. file:./agents")
-    return Path(os.path.abspath(os.path.expanduser(folder)))  # noqa: PTH100, PTH111
+    return FileFaults(url, _file_system.root_of(url))
 
 
 class FileWorld:
@@ -237,6 +231,13 @@ class FileWorld:
         for name in await self._thread(partial(self._store.blob_names, session)):
             yield name, await self.blob(session, name)
 
+    async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
+        check_blobs(blobs)
+        await self._thread(partial(self._store.put_blobs_of, session, blobs))
+
+    async def missing_blobs(self, session: str, names: Collection[str]) -> set[str]:
+        return await self._thread(partial(self._store.missing_blobs, session, names))
+
     async def put_snapshot(self, session: str, seq: int, data: bytes) -> None:
         record = await self._logs.on(session, lambda log: log.read(seq - 1, 1))
         if record and record[0].seq == seq:
@@ -275,11 +276,13 @@ class FileWorld:
             raise BadInput(f"session {session!r} cannot be restored: its records are not numbered 1, 2, 3 …")
         batches = [(r.epoch, [Record(r.id, r.kind, r.time, r.body)]) for r in records]
         if not await self._logs.on(session, lambda _: self._store.create(session, batches, blobs, row)):
-            raise BadInput(f"session {session!r} exists; delete it first, or restore under another name")
+            raise BadInput(f"session {session!r} exists already; import it with `--as NAME`")
         await self._ring()
 
     async def delete(self, session: str) -> None:
         def work(log: Log) -> None:
+            if self._store.remove_ahead(session):
+                return
             rows.fence_for_delete(log, self._liveness)
             log.forget()
             self._store.remove(session)

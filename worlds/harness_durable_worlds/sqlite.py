@@ -8,7 +8,7 @@ there is a folder ``PATH-workers`` with a lock file per worker, because no row c
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -64,7 +64,7 @@ async def open_world(url: str, app: str) -> SqliteWorld:
     """
     path = file.path_of(url)
     if not app:
-        raise BadSetting("the app's name is empty; give open_world(url, app) a name such as 'default'")
+        raise BadSetting("the app's name is empty; give it one, such as 'default'")
     version = apsw.sqlite_lib_version()
     if file.affected(version):
         raise BadSetting(
@@ -79,6 +79,11 @@ async def open_world(url: str, app: str) -> SqliteWorld:
         await world.aclose()
         raise
     return world
+
+
+async def exists(url: str) -> bool:
+    """Whether there is a database already. One that cannot be looked at counts: to open it says why not."""
+    return not file.absent(file.path_of(url))
 
 
 def faults(url: str) -> SqliteFaults:
@@ -204,6 +209,11 @@ class SqliteWorld:
                 return taken  # otherwise others took all that we had found: look again
         return []
 
+    async def waiting(self, limit: int) -> list[tuple[str, int]]:
+        """See ``harness_durable.world.TellsWaiting``."""
+        left = self._liveness.lease_left
+        return await self._read(lambda db: claims.waiting(db, self._app, limit, left))
+
     async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
         key, left = self._key(session), self._liveness.lease_left
         [claim] = await self._claim(lambda db: [claims.take_one(db, key, owner, left, take_over=take_over)])
@@ -275,6 +285,20 @@ class SqliteWorld:
                 yield name, await self.blob(session, name)
             last = names[-1]
 
+    async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
+        key = self._key(session)
+        log.check_sizes((), blobs)
+        await self._writer.do(
+            Job(
+                lambda db: log.put_blobs(db, key, blobs),
+                landed=lambda db: not caches.missing_blobs(db, key, blobs),
+            )
+        )
+
+    async def missing_blobs(self, session: str, names: Collection[str]) -> set[str]:
+        key = self._key(session)
+        return await self._read(lambda db: caches.missing_blobs(db, key, names))
+
     async def put_snapshot(self, session: str, seq: int, data: bytes) -> None:
         key = self._key(session)
         await self._writer.do(Job(lambda db: caches.put_snapshot(db, key, seq, data), durable=False))
@@ -315,7 +339,8 @@ class SqliteWorld:
         key = self._key(session)
 
         def run(db: Db) -> None:
-            claims.check_free(key, log.row_fields(db, key), self._liveness.lease_left)
+            if log.exists(db, key) or not caches.blob_names(db, key, ""):
+                claims.check_free(key, log.row_fields(db, key), self._liveness.lease_left)
             log.delete(db, key)
             self._writer.reclaim()
 

@@ -86,6 +86,9 @@ insert or ignore into blob (app, sid, sha, body, crc) values (?, ?, ?, ?, ?)
 -- :name select_blob
 select body, crc from blob where app = ? and sid = ? and sha = ?
 
+-- :name has_blob
+select 1 from blob where app = ? and sid = ? and sha = ?
+
 -- :name select_blob_names
 select sha from blob where app = ? and sid = ? and sha > ? order by sha limit 100
 

@@ -1,0 +1,117 @@
+"""Who waits for a session's head or for a session that is due, and how they learn of it.
+
+Appends of this process are told at once. Those of others come by notification, and by asking for the heads of
+all sessions that are followed, in one statement; only while somebody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+from harness_durable import clock
+from harness_durable.errors import HarnessDurableError
+from harness_durable_worlds._postgres_db import Connection, Row, Value, reading
+
+HINTED_SECONDS = 1.0
+"""Between two looks while notifications work; they only find what a notification missed."""
+BLIND_SECONDS = 0.15
+"""Between two looks while they do not: others' appends are seen that late."""
+
+
+class News:
+    """``head_event`` and ``due_event`` are set, and replaced, whenever what is waited for may have come."""
+
+    def __init__(self) -> None:
+        self.sessions: Counter[str] = Counter()
+        self.interest = asyncio.Event()
+        self._heads: dict[str, asyncio.Event] = {}
+        self._due = asyncio.Event()
+
+    @contextmanager
+    def following(self, session: str) -> Generator[None, None, None]:
+        """Within it, appends to ``session`` by others are looked for."""
+        self.sessions[session] += 1
+        self.interest.set()
+        try:
+            yield
+        finally:
+            self.sessions[session] -= 1
+            if not self.sessions[session]:
+                del self.sessions[session]
+                self._heads.pop(session, None)
+            if not self.sessions:
+                self.interest.clear()
+
+    def head_event(self, session: str) -> asyncio.Event:
+        """Set at the session's next append. Take it before reading the head."""
+        return self._heads.setdefault(session, asyncio.Event())
+
+    def due_event(self) -> asyncio.Event:
+        return self._due
+
+    def appended(self, session: str) -> None:
+        event = self._heads.pop(session, None)
+        if event is not None:
+            event.set()
+
+    def became_due(self) -> None:
+        self._due.set()
+        self._due = asyncio.Event()
+
+    def everything(self) -> None:
+        """Anything may have happened: all who wait look for themselves."""
+        for session in list(self._heads):
+            self.appended(session)
+        self.became_due()
+
+
+Read = Callable[[Callable[[Connection], Awaitable[list[Row]]]], Awaitable[list[Row]]]
+
+
+async def poll(news: News, app: str, read: Read, hinted: Callable[[], bool]) -> None:
+    """Look for others' appends, for ever. Trouble is left to those who wait: they look for themselves."""
+    known: dict[str, Value] = {}
+    while True:
+        await news.interest.wait()
+        pause = HINTED_SECONDS if hinted() else BLIND_SECONDS
+        await clock.sleep(pause * random.uniform(0.8, 1.2))
+        followed = list(news.sessions)
+        try:
+            rows = await read(reading("heads", app, followed))
+        except HarnessDurableError:
+            news.everything()
+            continue
+        heads = {cast(str, row[0]): row[1] for row in rows}
+        for session in followed:
+            if heads.get(session) != known.get(session):
+                news.appended(session)
+        known = heads
+
+
+PAYLOAD_BYTES = 7000
+"""Below the 8,000 of Postgres."""
+
+
+def payloads(sessions: Sequence[str], *, due: bool) -> list[str]:
+    """Notifications for these sessions, as few as possible. Ids hold no spaces."""
+    lines, line = list[str](), "due" if due else "log"
+    for session in sessions:
+        if len(line) + len(session) + 1 > PAYLOAD_BYTES:
+            lines.append(line)
+            line = "log"
+        line += f" {session}"
+    return [*lines, line]
+
+
+def heard(news: News, payload: str) -> None:
+    """Tell those whom a notification concerns."""
+    kind, *sessions = payload.split(" ")
+    for session in sessions:
+        news.appended(session)
+    if kind == "due":
+        news.became_due()
