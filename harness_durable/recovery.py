@@ -56,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True):
     ``containers`` the harness's tools that hold a loop of their own (subagents); ``asks`` whether a person is
     asked before a call that is not safe; ``rival`` that the last worker may still be alive, so that a tool
     which it runs may have its effect later than any probe can tell; ``now`` the time (ms, wall clock), before
-    which no delayed message starts."""
+    which no delayed message starts; ``supplies`` is the adapter's: see ``Capabilities``."""
 
     keeper_alive: bool
     policies: Mapping[str, ReplayPolicy] = {}
@@ -65,6 +65,7 @@ class Facts(msgspec.Struct, frozen=True):
     asks: bool = False
     rival: bool = False
     now: int = 0
+    supplies: bool = False
 
 
 def plan(state: Session, facts: Facts) -> Plan:
@@ -174,7 +175,8 @@ def _within(state: Session, call: ToolCall, siblings: list[ToolCall], facts: Fac
         return CallPlan(call.id, call.name, "replay", "no call of its response was released")
     if call.released_in is not None:
         return _by_policy(state, call, facts)
-    given = not unasked and any(c.name in facts.containers and c.open for c in siblings)
+    held = facts.supplies or any(c.name in facts.containers and c.open for c in siblings)
+    given = held and not unasked
     if call.agent is not None or given:
         return CallPlan(call.id, call.name, "replay", "never released; its response is given again")
     allowed = any(asked.call == call.id and asked.allow for asked in state.permissions.values())
@@ -206,7 +208,8 @@ def _by_policy(state: Session, call: ToolCall, facts: Facts) -> CallPlan:
     if call.releases >= MAX_FRUITLESS:
         return CallPlan(call.id, call.name, "unknown", f"cut off {call.releases} times; it may be the cause")
     if policy == "safe":
-        action: Action = "run" if ours else ("replay" if call.agent is not None else "again")
+        given = call.agent is not None or facts.supplies
+        action: Action = "run" if ours else ("replay" if given else "again")
         return CallPlan(call.id, call.name, action, "released without outcome; repeating it is safe")
     if policy == "idempotent" and ours:
         return CallPlan(call.id, call.name, "run", "released without outcome; same idempotency key")

@@ -37,6 +37,10 @@ MAX_RECORD = 1 << 20
 MAX_BLOB = 256 << 20
 """Largest blob. Below the 1 GB field of Postgres and the 2 GB of SQLite, above any model's context."""
 
+NOW = 0
+"""In place of a time: at once. The store stamps it with its own clock, so that no writer's clock puts off
+what it has accepted, and what is due at once is served in the order in which it came."""
+
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
 
 
@@ -75,8 +79,8 @@ class Owner(msgspec.Struct, frozen=True):
 class RowUpdate(msgspec.Struct, frozen=True):
     """What the session's row says from now on, written in the same commit as the records.
 
-    ``status`` is a word for lists. ``due`` is when a worker should look at the session (ms, wall clock);
-    ``None`` parks it: no worker is woken, no restart touches it.
+    ``status`` is a word for lists. ``due`` is when a worker should look at the session (ms, wall clock), or
+    ``NOW``; ``None`` parks it: no worker is woken, no restart touches it.
     """
 
     status: str
@@ -102,7 +106,8 @@ class Claim(msgspec.Struct, frozen=True):
 
     ``previous`` is the worker that claimed before and had not released. ``displaced``: it may still be alive,
     because its lease ended or the session was taken over by name, and its process is not known to be dead
-    (this worker, if it claimed its own session again). What it started may still be acting.
+    (this worker, if it claimed its own session again). What it started may still be acting. ``now`` is the
+    time (ms) of the claim by the clock that the store judges by; 0 if it tells none.
     """
 
     session: str
@@ -110,6 +115,7 @@ class Claim(msgspec.Struct, frozen=True):
     head: int
     previous: Owner | None
     displaced: bool = False
+    now: int = 0
 
 
 class Salvage(NamedTuple):
@@ -235,8 +241,8 @@ class World(Protocol):
     async def release(self, session: str, epoch: int, due: int | None = None) -> None:
         """Give the session back. Nothing happens, and no error, if the epoch is no longer the session's.
 
-        With ``due`` (ms, wall clock), a session that is not parked is due only then: for one that cannot be
-        driven now. Whoever sends a message meanwhile makes it due as ever."""
+        With ``due`` (ms, wall clock, or ``NOW``), a session that is not parked is due only then: for one that
+        cannot be driven now. Whoever sends a message meanwhile makes it due as ever."""
         ...
 
     async def wait_due(self, timeout: float) -> None:
@@ -301,6 +307,11 @@ def check_session_id(session: str) -> str:
             "beginning with a letter or digit"
         )
     return session
+
+
+def stamped(row: RowUpdate, now: int) -> RowUpdate:
+    """The row as a store keeps it that judges by a clock which says ``now``. Called by Worlds."""
+    return msgspec.structs.replace(row, due=now) if row.due == NOW else row
 
 
 def claim_record(owner: Owner, epoch: int, record_id: str, *, displaced: bool = False) -> Record:

@@ -73,6 +73,14 @@ def faults(url: str) -> Faults | None:
     return cast("Callable[[str], Faults | None]", offered)(url) if offered is not None else None
 
 
+def migrations(url: str) -> str | None:
+    """What a database administrator has to run before this World can be opened by a role that may create
+    nothing: what ``migrations(url)`` in the module of its ``open_world`` gives, which connects to nothing;
+    None if there is no such function. Raises ``UnknownName`` and ``BadSetting``."""
+    offered = _beside_opener(url.partition(":")[0], "migrations")
+    return cast("Callable[[str], str]", offered)(url) if offered is not None else None
+
+
 def variables(scheme: str) -> tuple[str, ...]:
     """Environment variables that this kind of World reads itself: ``variables`` in the module of its
     ``open_world``. Raises ``UnknownName`` or ``BadSetting``."""

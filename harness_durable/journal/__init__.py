@@ -6,5 +6,6 @@
 from harness_durable.journal.driver import Journal
 from harness_durable.journal.inbox import Inbox
 from harness_durable.journal.reader import Reader
+from harness_durable.journal.writer import set_aside
 
-__all__ = ("Inbox", "Journal", "Reader")
+__all__ = ("Inbox", "Journal", "Reader", "set_aside")

@@ -19,7 +19,7 @@ from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
 from harness_durable.journal.reader import Reader, entry_of
 from harness_durable.payload import Packed, Payload
 from harness_durable.state import Session
-from harness_durable.world import Record, RowUpdate, World
+from harness_durable.world import NOW, Claim, Record, RowUpdate, World
 
 SNAPSHOT_EVERY = 500
 """Events between snapshots within a turn, and at least a quarter of the log, so that all snapshots together
@@ -49,7 +49,14 @@ class Decision(msgspec.Struct):
 
 def row_of(state: Session, now: int) -> RowUpdate:
     """What lists and claims see of a session. Pure."""
-    return RowUpdate(state.status, None if state.due is None else max(state.due, now))
+    due = state.due
+    return RowUpdate(state.status, due if due is None or due > now else NOW)
+
+
+async def set_aside(world: World, claim: Claim, status: str) -> None:
+    """Park a session that we hold and whose log cannot be read: only its row is written."""
+    row = RowUpdate(status, None)
+    await world.append(claim.session, expected_head=claim.head, epoch=claim.epoch, records=[], row=row)
 
 
 class Writer:

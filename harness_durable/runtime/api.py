@@ -112,7 +112,7 @@ class Durable:
         spec = AgentSpec(
             adapter=adapter,
             harness_version="",
-            model=model or self.settings.model,
+            model=model or equipment.model(adapter),
             sandbox=sandbox,
             workspace=equipment.named(Path(workspace)),
             permission_mode=permission_mode,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 
@@ -49,7 +49,7 @@ class Terms:
 
     yields: Callable[[int], bool] = _never
     later: Callable[[Exception], int | None] = _as_it_is
-    leaving: anyio.Event = field(default_factory=anyio.Event)
+    leaving: anyio.Event | None = None
     keep: bool = False
 
 
@@ -106,9 +106,10 @@ class Driver:
         Raises ``WriterFenced`` or ``StaleEpoch`` when a newer worker has it, ``StorageUnavailable`` when the
         World stays away, ``SandboxUnavailable`` when no life can be started now.
         """
+        work = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.journal.watch)
-            with anyio.CancelScope() as work:
+            with work:
                 tasks.start_soon(self._leave_when_told, work)
                 tasks.start_soon(self._leave_when_nobody_answers, work)
                 await self._work()
@@ -127,6 +128,8 @@ class Driver:
             raise
 
     async def _leave_when_told(self, work: anyio.CancelScope) -> None:
+        if self._terms.leaving is None:
+            return
         await self._terms.leaving.wait()
         containers = self.lives.adapter.containers
         await self.journal.when(lambda state: recovery.may_leave(state, containers), work.cancel)

@@ -10,7 +10,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from harness_durable import clock, registry
-from harness_durable.adapter import Adapter
+from harness_durable.adapter import Adapter, NamesModel
 from harness_durable.errors import BadSetting, BadTool, WorkspaceMissing
 from harness_durable.events import ASK, AgentSpec, ReplayPolicy
 from harness_durable.gateway import Classify, Kind, Upstream, Wire, wire
@@ -45,6 +45,12 @@ class Equipment:
         if name not in self._sandboxes:
             self._sandboxes[name] = cast(Sandbox, registry.load("sandbox", name)(self.settings.run_dir))
         return self._sandboxes[name]
+
+    def model(self, adapter: str) -> str:
+        """The model of a new session for which nobody names one: the setting, or else the adapter's own."""
+        named = self.adapter(adapter)
+        given = "model" in self.settings.model_fields_set
+        return named.model if isinstance(named, NamesModel) and not given else self.settings.model
 
     @cached_property
     def origin(self) -> str:
@@ -149,6 +155,7 @@ class Equipment:
             asks=state.agent.permission_mode == ASK,
             rival=rival,
             now=max(clock.now_ms(), now),
+            supplies=adapter.capabilities.supplies,
         )
 
     async def aclose(self) -> None:

@@ -37,7 +37,7 @@ class Lease:
     def __init__(
         self, world: World, seconds: float, contact: Contact, *, lost: Callable[[], Awaitable[None]]
     ) -> None:
-        self.owner = _owner()
+        self.owner: Owner = _owner()
         self._world, self._contact, self._lost = world, contact, lost
         self._seconds, self._third = seconds, seconds / 3
         self._renewed = clock.monotonic()

@@ -196,6 +196,7 @@ class Lives:
             ready=context.ready,
             classify=self.equipment.classifier(self.agent),
             on_progress=self._progress.model,
+            routes=context.routes,
         )
         try:
             end = await first_of(

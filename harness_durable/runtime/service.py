@@ -28,10 +28,11 @@ from harness_durable.errors import (
 from harness_durable.runtime.contact import ANSWER_SECONDS
 from harness_durable.runtime.driver import Terms
 from harness_durable.runtime.groups import beside
+from harness_durable.runtime.hopeless import Failures, give_up
 from harness_durable.runtime.lease import STORE_PAUSE
 from harness_durable.runtime.orphans import Sweeper
 from harness_durable.runtime.worker import Worker
-from harness_durable.world import Claim
+from harness_durable.world import NOW, Claim
 
 log = logging.getLogger("harness_durable.worker")
 
@@ -40,6 +41,9 @@ UNFIT = (BadTool, UnknownName, LogTooNew, WorkspaceMissing)
 
 MOST_PATIENT = 60.0
 """Seconds. The longest pause between two tries at a session that cannot be driven now."""
+
+NEWER_SECONDS = 600.0
+"""The same for one that a newer version has written to, which is there until we are replaced."""
 
 LOOK_SECONDS = 1.0
 """How long the queue is waited on at a time, so that the loop is seen to go round; and how often that is
@@ -66,7 +70,7 @@ class Service:
         self._leaving = anyio.Event()
         self._waiting = anyio.CancelScope()
         self._abstain_until = 0.0
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, Failures] = {}
 
     @property
     def free(self) -> int:
@@ -119,7 +123,8 @@ class Service:
                 await self._look()
                 pause = 0.1
             except StorageUnavailable as trouble:
-                log.warning("no sessions can be claimed: %s", trouble)
+                level = logging.WARNING if pause < STORE_PAUSE else logging.DEBUG
+                log.log(level, "no sessions can be claimed: %s", trouble)
                 await self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, STORE_PAUSE, self.settings.store_patience_seconds / 4)
 
@@ -159,7 +164,7 @@ class Service:
     async def _drive(self, claim: Claim) -> None:
         """One session that cannot be driven is tried again later and later, and holds up no other."""
         session = claim.session
-        later, keep = partial(self._later, session), self.settings.on_stop == "keep"
+        later, keep = partial(self._later, claim), self.settings.on_stop == "keep"
         try:
             terms = Terms(self._yields, later, self._leaving, keep)
             await self.worker.drive_claimed(claim, self.worker.equipment, terms)
@@ -167,24 +172,33 @@ class Service:
         except Exception as trouble:
             if not isinstance(trouble, HarnessDurableError):
                 log.exception("session %s", session)
-            log.warning("session %s is tried again later: %s", session, trouble)
+            await self._failed(session, trouble)
         finally:
             self.claims.discard(claim)
             self._wake()
+
+    async def _failed(self, session: str, trouble: Exception) -> None:
+        failures = self._failures.get(session)
+        if failures is not None and failures.are_enough(trouble):
+            if await give_up(self.worker, session, trouble):
+                self._failures.pop(session, None)
+            return
+        log.warning("session %s is tried again later: %s", session, trouble)
 
     def _yields(self, turns: int) -> bool:
         """Before its next turn: are others first?"""
         return self.stopped or (turns > 0 and not self.free)
 
-    def _later(self, session: str, trouble: Exception) -> int:
+    def _later(self, claim: Claim, trouble: Exception) -> int:
         """When it is due again, for all workers. What another worker may have is left to it: due at once the
         first time, while this worker holds back for a moment."""
-        failures = self._failures[session] = self._failures.get(session, 0) + 1
+        failures = self._failures.setdefault(claim.session, Failures()).add(claim, trouble)
+        longest = NEWER_SECONDS if isinstance(trouble, LogTooNew) else MOST_PATIENT
         if isinstance(trouble, UNFIT):
             failures -= 1
             self._abstain_until = clock.monotonic() + LOOK_SECONDS
-        pause = min(2.0 ** (failures - 1), MOST_PATIENT) if failures else 0.0
-        return clock.now_ms() + int(pause * 1000)
+        pause = min(2.0 ** min(failures - 1, 16), longest) if failures else 0.0
+        return clock.now_ms() + int(pause * 1000) if pause else NOW
 
     # ----------------------------------------------------------------------------------- stopping
 

@@ -26,6 +26,7 @@ MUTANTS = {
     "never-displaced": "W6",
     "renews-anybody": "W6",
     "no-back-off": "W7",
+    "now-is-no-time": "W7",
     "wakes-parked": "W7",
     "no-outbox": "W7",
     "rows-need-records": "W7",

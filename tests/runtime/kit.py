@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+from anyio.abc import ByteStream
 
 from harness_durable import adapter as contract
 from harness_durable.adapter import Capabilities, Launch, LifeContext, TurnEnd
@@ -219,6 +220,9 @@ class Hold:
         await self._place.gone(self.life)
         raise KeeperGone(f"the keeper of {self.life} is gone; recover the session")
         yield
+
+    async def dial(self, port: int) -> ByteStream:
+        raise anyio.ClosedResourceError(f"nobody listens at {port}")
 
     async def pid(self) -> int:
         return 1

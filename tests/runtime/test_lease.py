@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
+from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import LeaseLost, StorageUnavailable
 from harness_durable.runtime.service import Service
 from harness_durable.runtime.worker import Worker
-from harness_durable.world import Owner
+from harness_durable.sandbox import Link
+from harness_durable.world import Claim, Owner
 from harness_durable.worlds import open_world
 from tests.runtime.kit import (
     HandClock,
@@ -215,3 +217,213 @@ def _begun(works: Works) -> Callable[[], Awaitable[bool]]:
         return works.begun.is_set()
 
     return begun
+
+
+# -------------------------------------------------------------- nothing is driven without a lease
+
+
+class Stays(Works):
+    """Takes its time to stop. ``told``: it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = anyio.Event()
+
+    async def __call__(self, ctx: LifeContext, link: Link) -> TurnEnd:
+        try:
+            return await super().__call__(ctx, link)
+        finally:
+            with anyio.CancelScope(shield=True):
+                self.told.set()
+                await self.enough.wait()
+
+
+class Claims(Store):
+    """Notes by whom sessions are claimed. ``held_back``: the answers to claims are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by: list[Owner] = []
+        self.held_back = False
+        self.claimed, self.go_on = anyio.Event(), anyio.Event()
+
+    async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
+        self.by.append(owner)
+        claim = await super().claim_session(owner, session, take_over=take_over)
+        if self.held_back:
+            self.claimed.set()
+            await self.go_on.wait()
+        return claim
+
+
+async def test_while_driving_stops_and_the_store_is_away_nothing_is_claimed(hands: HandClock) -> None:
+    world, works = Claims(), Stays()
+    harness = Harness(works, completes())
+    await accepted(world, "m-1", session="a")
+    async with (
+        Worker.open(world, equipped(harness, lease_seconds=LEASE)) as worker,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(Service(worker).run)
+        await until(_begun(works), hands)
+        first, world.down = worker.owner, True
+        await hands.advance(LEASE)
+        assert works.told.is_set()
+        assert not worker.holds_lease
+        world.down = False
+        await accepted(world, "m-1", session="b")
+        tasks.start_soon(worker.drive, "b")
+        await hands.advance(5)
+        assert world.by == [first], "it would be claimed for a worker that nobody renews"
+        works.enough.set()
+        await until(is_(world, "completed", session="b"), hands)
+        tasks.cancel_scope.cancel()
+    assert world.by[0] not in world.by[1:]
+    assert len(set(world.by[1:])) == 1
+
+
+async def test_what_was_being_claimed_when_the_lease_was_lost_is_not_driven(hands: HandClock) -> None:
+    world, harness = Claims(), Harness()
+    await accepted(world, "m-1")
+    async with Worker.open(world, equipped(harness, lease_seconds=LEASE)) as worker:
+        lost: list[LeaseLost] = []
+        world.held_back = True
+
+        async def drive() -> None:
+            with pytest.raises(LeaseLost) as found:
+                await worker.drive(SESSION)
+            lost.append(found.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(drive)
+            await world.claimed.wait()
+            world.down = True
+            await hands.advance(LEASE)
+            world.down = world.held_back = False
+            await until(_held(worker), hands)
+            world.go_on.set()
+        assert (len(lost), harness.lives) == (1, [])
+        assert (await world.session(SESSION)).owner is None, "the worker that claimed it has left"
+
+
+async def test_a_claim_that_nobody_drives_yet_is_not_driven_after_the_lease_was_lost(
+    hands: HandClock,
+) -> None:
+    world, harness = Store(), Harness()
+    await accepted(world, "m-1")
+    equipment = equipped(harness, lease_seconds=LEASE)
+    async with Worker.open(world, equipment) as worker:
+        [claim] = await worker.claim(1)
+        world.down = True
+        await hands.advance(LEASE)
+        world.down = False
+        await until(_held(worker), hands)
+        with pytest.raises(LeaseLost):
+            await worker.drive_claimed(claim, equipment)
+    assert harness.lives == []
+
+
+async def test_what_it_takes_up_again_afterwards_counts_as_left_and_not_as_displaced(
+    hands: HandClock,
+) -> None:
+    """So that a probe may be believed: nobody else can be at it."""
+    world, works = Store(), Works()
+    await accepted(world, "m-1")
+    async with (
+        Worker.open(world, equipped(Harness(works, completes()), lease_seconds=LEASE)) as worker,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(Service(worker).run)
+        await until(_begun(works), hands)
+        world.down = True
+        await hands.advance(LEASE)
+        world.down = False
+        await until(is_(world, "completed"), hands)
+        tasks.cancel_scope.cancel()
+    state = await state_of(world)
+    assert (state.epoch, state.displaced_seq) == (2, 0)
+
+
+async def test_after_an_outage_of_any_length_a_session_has_its_worker_within_seconds(
+    hands: HandClock,
+) -> None:
+    world, works = Store(), Works()
+    await accepted(world, "m-1")
+    equipment = equipped(Harness(works, completes()), lease_seconds=LEASE, store_patience_seconds=3600)
+    async with Worker.open(world, equipment) as worker, anyio.create_task_group() as tasks:
+        tasks.start_soon(Service(worker).run)
+        await until(_begun(works), hands)
+        world.down = True
+        await hands.advance(600)
+        world.down = False
+        back = hands.monotonic()
+        await until(is_(world, "completed"), hands)
+        assert hands.monotonic() - back < 5
+        tasks.cancel_scope.cancel()
+
+
+class Hanging(Renewals):
+    """``hangs``: these questions are never answered, nor can they be taken back."""
+
+    def __init__(self, *hangs: str) -> None:
+        super().__init__()
+        self.hangs = hangs
+        self.over = anyio.Event()
+
+    async def release(self, session: str, epoch: int, due: int | None = None) -> None:
+        await self._hang("release")
+        await super().release(session, epoch, due)
+
+    async def renew(self, owner: Owner) -> None:
+        await self._hang("renew")
+        await super().renew(owner)
+
+    async def _hang(self, question: str) -> None:
+        if question in self.hangs:
+            with anyio.CancelScope(shield=True):
+                await self.over.wait()
+
+
+async def test_a_session_that_cannot_be_given_back_keeps_no_lease_from_being_renewed(
+    hands: HandClock,
+) -> None:
+    world = Hanging("release")
+    await accepted(world, "m-1")
+    async with (
+        Worker.open(world, equipped(lease_seconds=LEASE)) as worker,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(worker.drive, SESSION)
+        await until(is_(world, "completed"), hands)
+        before = len(world.renewed)
+        await hands.advance(LEASE * 2)
+        assert len(world.renewed) - before >= 5
+        world.over.set()
+
+
+async def test_a_renewal_that_hangs_does_not_keep_the_worker_from_stopping(hands: HandClock) -> None:
+    world, works = Hanging("renew"), Works()
+    await accepted(world, "m-1")
+    lost: list[LeaseLost] = []
+    async with (
+        Worker.open(world, equipped(Harness(works), lease_seconds=LEASE)) as worker,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def drive() -> None:
+            with pytest.raises(LeaseLost) as found:
+                await worker.drive(SESSION)
+            lost.append(found.value)
+
+        tasks.start_soon(drive)
+        await works.begun.wait()
+        await hands.advance(LEASE * 2 / 3 + 0.5)
+        assert len(lost) == 1
+        world.over.set()
+
+
+def _held(worker: Worker) -> Callable[[], Awaitable[bool]]:
+    async def held() -> bool:
+        return worker.holds_lease
+
+    return held

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from harness_durable import events, fold, recovery
@@ -16,7 +17,7 @@ from harness_durable.journal import Inbox
 from harness_durable.payload import pack_text
 from harness_durable.recovery import Facts
 from harness_durable.runtime.sessions import in_ms
-from harness_durable.world import Owner
+from harness_durable.world import Claim, Owner
 from harness_durable.worlds import open_world
 from tests.runtime.conftest import Front
 from tests.runtime.kit import (
@@ -277,3 +278,21 @@ async def _parked_until(world: Store, due: int | None) -> bool:
 
 async def _set(thing: anyio.Event | list[str]) -> bool:
     return thing.is_set() if isinstance(thing, anyio.Event) else bool(thing)
+
+
+async def test_a_message_whose_time_has_come_by_the_stores_clock_starts(hands: HandClock) -> None:
+    """Else a worker whose clock is behind would claim the session again and again until it agrees."""
+
+    class Ahead(Store):
+        """Five minutes."""
+
+        async def claim_session(self, owner: Owner, session: str, *, take_over: bool = False) -> Claim:
+            claim = await super().claim_session(owner, session, take_over=take_over)
+            return msgspec.structs.replace(claim, now=hands.now_ms() + 5 * MINUTE)
+
+    world = Ahead()
+    inbox = await Inbox.create(world, SESSION, AGENT)
+    await inbox.accept("m-1", "later", not_before=hands.now_ms() + 4 * MINUTE)
+    await inbox.accept("m-2", "much later", not_before=hands.now_ms() + 6 * MINUTE)
+    state = await driven(world, equipped())
+    assert list(state.turns) == ["m-1"]

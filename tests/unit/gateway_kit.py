@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from anyio.abc import SocketStream, TaskGroup
 
-from harness_durable.gateway import Gateway, Kind, Progress, Upstream, wire
+from harness_durable.gateway import Gateway, Kind, Progress, Routes, Upstream, wire
 from harness_durable.journal import Journal
 from harness_durable.testing.provider import Policy, ScriptedProvider
 from tests.unit.memory_world import MemoryWorld
@@ -184,6 +184,7 @@ async def gateway(
     speaks: str = "anthropic",
     headers: Mapping[str, str] | None = None,
     requests: Callable[[Rig], AsyncIterator[HeldRequest]] | None = None,
+    routes: Routes | None = None,
 ) -> AsyncGenerator[Rig]:
     """A gateway in a running turn; ends when the block does, and raises what ``serve`` raised unless the
     test has looked at ``failure``."""
@@ -202,6 +203,7 @@ async def gateway(
         ready=event,
         classify=classify,
         on_progress=progress.append,
+        routes=routes,
     )
     rig = Rig(journal, world, made, event, progress)
     tasks: TaskGroup

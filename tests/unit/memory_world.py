@@ -24,6 +24,7 @@ from harness_durable.world import (
     SessionRow,
     StoredRecord,
     claim_record,
+    stamped,
 )
 
 OWNER = Owner("worker-a", "here", 1)
@@ -34,7 +35,7 @@ class _Stored:
     def __init__(self, row: RowUpdate) -> None:
         self.records: list[StoredRecord] = []
         self.blobs: dict[str, bytes] = {}
-        self.row, self.epoch, self.created = row, 0, clock.now_ms()
+        self.row, self.epoch, self.created = stamped(row, clock.now_ms()), 0, clock.now_ms()
         self.owner: Owner | None = None
         self.snapshot: tuple[int, bytes] | None = None
         self.progress: bytes | None = None
@@ -88,7 +89,7 @@ class MemoryWorld:
             raise Conflict(session, expected_head, since)
         self._add(session, epoch, records)
         found.blobs = {**(blobs or {}), **found.blobs}
-        found.row = row or found.row
+        found.row = stamped(row or found.row, clock.now_ms())
         if self.lose_answer:
             self.lose_answer = False
             raise StorageUnavailable("the answer was lost; try again", unclear=True)
@@ -119,7 +120,9 @@ class MemoryWorld:
 
     async def register(self, owner: Owner, lease: float = LEASE_SECONDS) -> None: ...
     async def renew(self, owner: Owner) -> None: ...
-    async def unregister(self, owner: Owner) -> None: ...
+    async def unregister(self, owner: Owner) -> None:
+        for found in self.stored.values():
+            found.owner = None if found.owner == owner else found.owner
 
     async def claim(self, owner: Owner, limit: int) -> list[Claim]:
         now = clock.now_ms()
@@ -139,14 +142,14 @@ class MemoryWorld:
             raise SessionBusy(session, str(previous), None)
         found.owner, found.epoch = owner, found.epoch + 1
         self._add(session, found.epoch, [claim_record(owner, found.epoch, uuid.uuid4().hex, displaced=alive)])
-        return Claim(session, found.epoch, len(found.records), previous, alive)
+        return Claim(session, found.epoch, len(found.records), previous, alive, clock.now_ms())
 
     async def release(self, session: str, epoch: int, due: int | None = None) -> None:
         found = self._get(session)
         if found.epoch == epoch:
             found.owner = None
             if due is not None and found.row.due is not None:
-                found.row = RowUpdate(found.row.status, due)
+                found.row = stamped(RowUpdate(found.row.status, due), clock.now_ms())
 
     async def wait_due(self, timeout: float) -> None: ...
 

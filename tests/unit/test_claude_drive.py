@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio.abc import ByteStream
 
 from harness_durable import clock
 from harness_durable.adapter import Harness, LifeContext, TurnEnd
@@ -84,6 +85,9 @@ class Double:
     async def requests(self) -> AsyncIterator[Request]:
         for request in list[Request]():
             yield request
+
+    async def dial(self, port: int) -> ByteStream:
+        raise anyio.ClosedResourceError(f"nobody listens at {port}")
 
     async def pid(self) -> int:
         return 1

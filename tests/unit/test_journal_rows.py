@@ -6,7 +6,7 @@ import pytest
 
 from harness_durable.journal import Inbox, Journal
 from harness_durable.journal.writer import row_of
-from harness_durable.world import RowUpdate
+from harness_durable.world import NOW, RowUpdate
 from tests.unit.log_kit import model, state, tool
 from tests.unit.memory_world import OWNER, MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, asked, begun, kinds, taken
@@ -72,7 +72,7 @@ async def test_what_others_wrote_in_between_is_in_the_row() -> None:
 
 
 def test_a_due_time_that_has_passed_is_now() -> None:
-    assert row_of(state(*model(), *tool("a")), 77) == RowUpdate("running", 77)
+    assert row_of(state(*model(), *tool("a")), 77) == RowUpdate("running", NOW)
 
 
 @pytest.mark.parametrize("already", [True, False])
@@ -93,3 +93,29 @@ async def test_a_message_that_was_taken_back_starts_no_turn(already: bool) -> No
     assert journal.state.turn is None
     assert "turn.started" not in await kinds(world, "turn.")
     assert await row(world) == ("idle", False)
+
+
+async def test_what_can_start_at_once_is_stamped_by_the_store_and_not_by_the_writer() -> None:
+    """A sender whose clock is ahead puts nothing off."""
+    world = MemoryWorld()
+    inbox = await Inbox.create(world, SESSION, AGENT)
+    await inbox.accept("m-1", "now")
+    await inbox.accept("m-2", "later", not_before=LATER)
+    for writers_clock in (1, LATER - 1):
+        assert row_of(inbox.state, writers_clock).due == NOW
+    await inbox.withdraw("m-1", "anna")
+    assert row_of(inbox.state, LATER - 1).due == LATER
+    assert row_of(inbox.state, LATER).due == NOW
+
+
+async def test_a_session_whose_only_open_thing_is_a_question_is_parked_until_the_answer() -> None:
+    world = MemoryWorld()
+    journal = await begun(world)
+    await asked(journal, ("c1", "f", {}))
+    await journal.permission_requested("p1", "c1", "f", "L1")
+    await journal.life_lost("L1", "nobody answered", planned=True)
+    await journal.released("nobody answered")
+    assert await row(world) == ("waiting", False)
+    inbox = await Inbox.open(world, SESSION)
+    await inbox.answer("p1", allow=True, by="bob")
+    assert await row(world) == ("running", True)

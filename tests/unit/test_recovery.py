@@ -65,6 +65,21 @@ CALLS: dict[str, tuple[Log, Facts, dict[str, Action]]] = {
         facts(containers=frozenset({"Agent"})),
         {"a": "again", "b": "unknown", "c": "run"},
     ),
+    "recorded results are supplied: what never ran runs in the harness": (
+        [*tool("a", done=True), *tool("b", released=True), *tool("c"), *tool("d", custom=True)],
+        facts(supplies=True, asks=True),
+        {"b": "unknown", "c": "replay", "d": "replay"},
+    ),
+    "recorded results are supplied: a safe call runs again": (
+        [*tool("a", "safe", released=True), *tool("b", released=True)],
+        facts(supplies=True),
+        {"a": "replay", "b": "unknown"},
+    ),
+    "recorded results are supplied, but siblings ran unasked": (
+        [*tool("a", released=True, request=1), *tool("b")],
+        facts(supplies=True),
+        {"a": "unknown", "b": "not_started"},
+    ),
     "custom never: unknown": (tool("a", custom=True, released=True), GONE, {"a": "unknown"}),
     "custom never with a probe": (tool("a", custom=True, released=True), PROBED, {"a": "probe"}),
     "a probe is for custom tools only": (tool("a", released=True), PROBED, {"a": "unknown"}),

@@ -38,6 +38,7 @@ from harness_durable.world import (
     StoredRecord,
     check_session_id,
     claim_record,
+    stamped,
 )
 
 OPENER = "tests.worlds.reference:open_world"
@@ -132,7 +133,7 @@ class PlainWorld:
             sessions = store.apps.setdefault(self.app, {})
             if session in sessions:
                 return self._mutant == "create-always"
-            made = sessions[session] = _Session(row, created=clock.now_ms())
+            made = sessions[session] = _Session(self._kept(row), created=clock.now_ms())
             made.blobs = store.ahead.pop((self.app, session), {})
             made.add(0, records)
             return True
@@ -159,7 +160,7 @@ class PlainWorld:
             if not records and self._mutant == "rows-need-records":
                 row = None
             if row is not None and self._mutant != "no-outbox":
-                found.row = row
+                found.row = self._kept(row)
             if self._mutant == "text-only":
                 records = [Record(r.id, r.kind, r.time, r.body.replace(b"\r\n", b"\n")) for r in records]
             if self._mutant == "half-batch" and len(records) > 1:
@@ -205,6 +206,9 @@ class PlainWorld:
         with self._store(write=False) as store:
             rows = sorted(store.apps.get(self.app, {}).items())
             return [self._row(store, name, s) for name, s in rows if name > after][:limit]
+
+    def _kept(self, row: RowUpdate) -> RowUpdate:
+        return row if self._mutant == "now-is-no-time" else stamped(row, clock.now_ms())
 
     def _row(self, store: _Store, name: str, found: _Session) -> SessionRow:
         return SessionRow(
@@ -312,7 +316,7 @@ class PlainWorld:
             if found.epoch == epoch or self._mutant == "release-any":
                 found.owner = None
                 if due is not None and found.row.due is not None and self._mutant != "no-back-off":
-                    found.row = RowUpdate(found.row.status, due)
+                    found.row = self._kept(RowUpdate(found.row.status, due))
 
     async def wait_due(self, timeout: float) -> None:
         end = clock.monotonic() + timeout
@@ -384,7 +388,7 @@ class PlainWorld:
             log = list(records)
             came = {} if self._mutant == "lost-ahead" else store.ahead.pop((self.app, session), {})
             kept = {} if self._mutant == "lost-blobs" else {**blobs, **came}
-            sessions[session] = _Session(row, log, epoch, None, clock.now_ms(), 0, kept)
+            sessions[session] = _Session(self._kept(row), log, epoch, None, clock.now_ms(), 0, kept)
 
     async def delete(self, session: str) -> None:
         with self._store() as store:

@@ -10,8 +10,9 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 
+from harness_durable import clock
 from harness_durable.errors import Conflict, DamagedLog, StorageUnavailable, WriterFenced
-from harness_durable.world import Record, RowUpdate
+from harness_durable.world import Record, RowUpdate, stamped
 from harness_durable_worlds._file_claim import RacedError, Repaired, begin, cut_back, cut_tail
 from harness_durable_worlds._file_disk import sync_folder, unavailable, write_all
 from harness_durable_worlds._file_frames import encode_batch
@@ -108,6 +109,7 @@ def _write(
     log: Log, fd: int, epoch: int, records: Sequence[Record], row: RowUpdate | None, repaired: Repaired
 ) -> int:
     top = log.top
+    row = None if row is None else stamped(row, clock.now_ms())
     cut_tail(log, fd, repaired)
     _settle_entries(log)
     due = top.row.due if top.row else None

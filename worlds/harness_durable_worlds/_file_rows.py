@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from harness_durable import clock
 from harness_durable.errors import (
     BadSetting,
     Conflict,
@@ -85,7 +86,7 @@ def claim(
         except RacedError:
             threading.Event().wait(0.001)
             continue
-        return Claim(log.session, epoch, head, before, displaced)
+        return Claim(log.session, epoch, head, before, displaced, clock.now_ms())
     raise SessionBusy(log.session, "another worker, which is claiming it at this moment", None)
 
 

@@ -24,7 +24,15 @@ from pathlib import Path
 
 from harness_durable import clock
 from harness_durable.errors import BadInput, LogTooNew, NotFound
-from harness_durable.world import MAX_BLOB, MAX_RECORD, Record, RowUpdate, StoredRecord, check_session_id
+from harness_durable.world import (
+    MAX_BLOB,
+    MAX_RECORD,
+    Record,
+    RowUpdate,
+    StoredRecord,
+    check_session_id,
+    stamped,
+)
 from harness_durable_worlds._file_disk import (
     exists,
     make_folder,
@@ -326,7 +334,8 @@ def _blob_path(folder: Path, sha: str) -> Path:
 
 def _first_segment(session: str, epoch: int, batches: Sequence[Batch], row: RowUpdate) -> bytes:
     times = [record.time for _, records in batches for record in records] or [clock.now_ms()]
-    header = Header(FORMAT, session, epoch, row=row, created=times[0], updated=times[-1])
+    kept = stamped(row, clock.now_ms())
+    header = Header(FORMAT, session, epoch, row=kept, created=times[0], updated=times[-1])
     salt, head = salt_of(session, epoch), 0
     parts = [encode_header(salt, 0, header)]
     for writer, records in batches:

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import NamedTuple, cast
 
+import msgspec
+
 from harness_durable import clock
 from harness_durable.errors import HarnessDurableError, SessionBusy
 from harness_durable.world import Claim, Owner, claim_record
@@ -202,8 +204,12 @@ class Taker:
         rows = await db.write(
             "take", self._app, *log.columns(self._app, records), owner.worker, owner.host, owner.pid
         )
-        written = {cast(str, row[0]) for row in rows}
-        return [each for each in planned if each[0].session in written]
+        times = {cast(str, row[0]): cast(int, row[1]) for row in rows}
+        return [
+            (msgspec.structs.replace(claim, now=times[claim.session]), name)
+            for claim, name in planned
+            if claim.session in times
+        ]
 
     async def _settled(self, db: Connection) -> list[Claim] | None:
         """What an earlier try has committed, if its answer was lost; ``None`` if nothing. Gives back what

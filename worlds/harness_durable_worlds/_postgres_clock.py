@@ -22,9 +22,14 @@ class ServerClock:
         """The server has just said what time it is."""
         self._server, self._since = float(server_ms), clock.monotonic()
 
+    def ahead(self) -> float:
+        """Seconds by which the server's clock is ahead of this process's; 0 if it has not told it yet."""
+        if self._since is None:
+            return 0.0
+        return (self._server + (clock.monotonic() - self._since) * 1000 - clock.now_ms()) / 1000
+
     def translate(self, due: int) -> int:
         """The server's time for a moment of this process's wall clock, both in ms."""
         if self._since is None:
             return due
-        server_now = self._server + (clock.monotonic() - self._since) * 1000
-        return due + round((server_now - clock.now_ms()) / _STEP) * _STEP
+        return due + round(self.ahead() * 1000 / _STEP) * _STEP

@@ -10,9 +10,13 @@ from harness_durable_worlds._postgres_line import Store
 from harness_durable_worlds._postgres_news import BLIND_SECONDS
 from harness_durable_worlds._postgres_sql import SCHEMA
 
+_APART_SECONDS = 2.0
+"""Clocks that differ by more confuse people who read a trace."""
 
-def describe(store: Store, settings: Row, *, notified: bool) -> Description:
-    """``settings`` is a row of the statement of that name; ``notified``: notifications arrive."""
+
+def describe(store: Store, settings: Row, *, notified: bool, ahead: float) -> Description:
+    """``settings`` is a row of the statement of that name; ``notified``: notifications arrive; ``ahead``: so
+    many seconds the server's clock is ahead of ours."""
     version, commit, fsync, full_pages, standby = (str(each) for each in settings)
     polling = f"by polling, every {BLIND_SECONDS * 1000:.0f} ms while somebody waits"
     pooler = "a connection pooler stands between" if store.pooled else "none"
@@ -29,6 +33,7 @@ def describe(store: Store, settings: Row, *, notified: bool) -> Description:
             "schema": f"{store.target.schema} (version {SCHEMA})",
             "notifications": "on" if notified else "off: polling",
             "pooler": pooler,
+            "clock": f"the server's is {_difference(ahead)} this host's",
             "connections": "4 for each process",
             "a dead worker is noticed": (
                 "on its host at once, elsewhere when its lease ends"
@@ -36,12 +41,12 @@ def describe(store: Store, settings: Row, *, notified: bool) -> Description:
                 else "on its host at once, elsewhere 2 s after its connection has closed"
             ),
         },
-        warnings=tuple(_warnings(store, commit, fsync, full_pages, standby, notified=notified)),
+        warnings=tuple(_warnings(store, commit, fsync, full_pages, standby, notified=notified, ahead=ahead)),
     )
 
 
 def _warnings(
-    store: Store, commit: str, fsync: str, full_pages: str, standby: str, *, notified: bool
+    store: Store, commit: str, fsync: str, full_pages: str, standby: str, *, notified: bool, ahead: float
 ) -> Iterator[str]:
     if fsync == "off":
         yield (
@@ -67,3 +72,12 @@ def _warnings(
             f"notifications do not arrive, so others' appends are seen every {BLIND_SECONDS * 1000:.0f} ms; "
             "connect to the server itself, or to a pooler in session mode"
         )
+    if abs(ahead) > _APART_SECONDS:
+        yield (
+            f"the server's clock is {_difference(ahead)} this host's: times in a trace will not fit where "
+            "hosts took turns; keep all clocks in step (NTP). Leases and due times do not depend on it"
+        )
+
+
+def _difference(ahead: float) -> str:
+    return f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'}"

@@ -6,6 +6,7 @@ only read and write rows is enough, once somebody else has applied ``worlds migr
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -77,6 +78,6 @@ def _forbidden(db: Connection, store: Store, error: BaseException) -> BadSetting
     return BadSetting(
         f"World URL {store.shown!r}: role {role!r} may not set up schema {store.target.schema!r} in database "
         f"{database!r} ({error}); let one who may apply what `harness-durable worlds migrate --print "
-        f"{store.shown}` prints, and grant {role!r} usage of the schema and select, insert, update, delete "
-        "on its tables"
+        f"{shlex.quote(store.shown)}` prints, and grant {role!r} usage of the schema and select, insert, "
+        "update, delete on its tables"
     )

@@ -63,6 +63,13 @@ def migration(schema: str, version: int) -> str:
 def migrations_sql(schema: str = "harness_durable") -> str:
     """Everything from an empty database to the newest schema, for ``psql``: each step is a transaction, and
     one that has been done already fails without changing anything."""
+    name = " ".join(quoted(schema).splitlines())
+    head = (
+        "-- For psql, as a role that may create a schema here. After an upgrade once more: a step that was\n"
+        "-- done before fails then, and changes nothing. The role of the workers needs no more than\n"
+        f"--   grant usage on schema {name} to ROLE;\n"
+        f"--   grant select, insert, update, delete on all tables in schema {name} to ROLE;\n\n"
+    )
     lock = f"select pg_advisory_xact_lock({MIGRATION_LOCK});"
     steps = [bookkeeping(schema), *(migration(schema, number) for number in range(1, SCHEMA + 1))]
-    return "".join(f"begin;\n{lock}\n{step}\ncommit;\n\n" for step in steps)
+    return head + "".join(f"begin;\n{lock}\n{step}\ncommit;\n\n" for step in steps)

@@ -12,7 +12,7 @@ from typing import cast
 
 from harness_durable import clock
 from harness_durable.errors import NotFound, SessionBusy
-from harness_durable.world import Claim, Owner, claim_record
+from harness_durable.world import NOW, Claim, Owner, claim_record
 from harness_durable_worlds import _sqlite_log as log
 from harness_durable_worlds._sqlite_db import Db
 from harness_durable_worlds._sqlite_sql import SQL
@@ -91,6 +91,7 @@ def held(db: Db, app: str, claims: Sequence[Claim]) -> bool:
 def release(db: Db, app: str, claims: Sequence[tuple[str, int]], due: int | None = None) -> None:
     """Give (session, epoch) back where that epoch is still the session's. With ``due``, those that are not
     parked are due then."""
+    due = clock.now_ms() if due == NOW else due
     for session, epoch in claims:
         db.execute(SQL["release"], (due, app, session, epoch))
 
@@ -109,5 +110,6 @@ def _claim(db: Db, key: log.Key, owner: Owner, fields: log.RowFields, lease_left
     displaced = previous is not None and lease_left(previous.worker) is not None
     record = claim_record(owner, epoch, uuid.uuid4().hex, displaced=displaced)
     log.add(db, key, head - 1, epoch, record)
-    db.execute(SQL["claim"], (head, epoch, clock.now_ms(), owner.worker, owner.host, owner.pid, *key))
-    return Claim(key[1], epoch, head, previous, displaced)
+    now = clock.now_ms()
+    db.execute(SQL["claim"], (head, epoch, now, owner.worker, owner.host, owner.pid, *key))
+    return Claim(key[1], epoch, head, previous, displaced, now)

@@ -25,6 +25,7 @@ from harness_durable.world import (
     Salvage,
     SessionRow,
     StoredRecord,
+    stamped,
 )
 from harness_durable_worlds._sqlite_db import Db
 from harness_durable_worlds._sqlite_sql import SQL
@@ -111,7 +112,7 @@ def create(db: Db, key: Key, records: Sequence[Record], row: RowUpdate) -> bool:
     if exists(db, key):
         return False
     now = clock.now_ms()
-    db.execute(SQL["insert_session"], (*key, len(records), 0, row.status, row.due, now, now))
+    db.execute(SQL["insert_session"], (*key, len(records), 0, *_columns(row, now), now, now))
     _insert(db, key, _numbered(records, 0, 0))
     return True
 
@@ -145,7 +146,12 @@ def move_head(db: Db, key: Key, head: int, row: RowUpdate | None) -> None:
     if row is None:
         db.execute(SQL["move_head"], (head, now, *key))
     else:
-        db.execute(SQL["move_head_and_row"], (head, now, row.status, row.due, *key))
+        db.execute(SQL["move_head_and_row"], (head, now, *_columns(row, now), *key))
+
+
+def _columns(row: RowUpdate, now: int) -> tuple[str, int | None]:
+    kept = stamped(row, now)
+    return kept.status, kept.due
 
 
 def holds(db: Db, key: Key, after: int, records: Sequence[Record] | Sequence[StoredRecord]) -> bool:
@@ -168,11 +174,10 @@ def restore(
 ) -> None:
     if exists(db, key):
         raise BadInput(f"session {key[1]!r} exists already; import it with `--as NAME`")
-    created = min((record.time for record in records), default=clock.now_ms())
+    now = clock.now_ms()
+    created = min((record.time for record in records), default=now)
     epoch = max((record.epoch for record in records), default=0)
-    db.execute(
-        SQL["insert_session"], (*key, len(records), epoch, row.status, row.due, created, clock.now_ms())
-    )
+    db.execute(SQL["insert_session"], (*key, len(records), epoch, *_columns(row, now), created, now))
     put_blobs(db, key, blobs)
     _insert(db, key, records)
 

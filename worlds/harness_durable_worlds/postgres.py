@@ -86,7 +86,7 @@ async def exists(url: str) -> bool:
 
 
 def migrations(url: str) -> str:
-    """What ``psql`` has to run where the role of ``url`` may not set up its schema."""
+    """What ``psql`` has to run where the role of ``url`` may not set up its schema. Connects to nothing."""
     return migrations_sql(target_of(url).schema)
 
 
@@ -325,7 +325,8 @@ class PostgresWorld:
         with anyio.move_on_after(_TRIED_SECONDS):
             await self._listener.tried.wait()
         settings = (await self._side.do(reading("settings")))[0]
-        return describe(self._store, settings, notified=self._listener.works)
+        ahead = self._clock.ahead()
+        return describe(self._store, settings, notified=self._listener.works, ahead=ahead)
 
     async def aclose(self) -> None:
         """Finish what is queued, let our workers leave, and close every connection."""

@@ -14,7 +14,7 @@
 --     of their sessions' names, so that two groups never wait for each other; and one by one (lateral), so that
 --     no plan made for a small table ever locks by reading a large one.
 --   * `session` is the queue, too. `due` is what the caller said, by its wall clock; `due_at` the same moment
---     by the server's (_postgres_clock.py). Parked sessions (null) are in neither queue index, and cost nothing.
+--     by the server's (_postgres_clock.py). A `due` of 0 is world.NOW: it is stamped here. Parked sessions (null) are in neither queue index, and cost nothing.
 --   * Liveness is a row per worker: a lease by the server's clock, the server process behind a connection that
 --     is closed when the worker dies, and where the worker's own process runs (_postgres_liveness.py).
 --   * A blob up to 256 KiB is in its row; a larger one is in pieces that are written ahead, and named by the
@@ -122,8 +122,8 @@ with job as (
     update hd.session s set
         head = l.head + l.count, updated = l.updated,
         status = case when l.has_row then l.status else s.status end,
-        due = case when l.has_row then l.due else s.due end,
-        due_at = case when l.has_row then l.due_at else s.due_at end
+        due = case when not l.has_row then s.due when l.due = 0 then {now} else l.due end,
+        due_at = case when not l.has_row then s.due_at when l.due = 0 then {now} else l.due_at end
     from locked l where s.session = any($2::text[]) and s.session = l.session and s.app = l.app
     returning s.session, s.owner is null and s.due_at is not null as free
 ), stored as (
@@ -144,7 +144,8 @@ select session, free from moved
 -- :name create
 with made as (
     insert into hd.session (session, app, head, epoch, status, due, due_at, created, updated)
-    values ($2, $1, $3, 0, $4, $5, $6, $7, $7)
+    values ($2, $1, $3, 0, $4, case when $5::bigint = 0 then {now} else $5::bigint end,
+            case when $5::bigint = 0 then {now} else $6::bigint end, $7, $7)
     on conflict do nothing
     returning session
 ), written as (
@@ -293,7 +294,7 @@ with claim as (
     select c.session, $1, c.seq, c.epoch, c.id, c.kind, c.time, c.crc, c.body
     from claim c join moved using (session)
 )
-select session from moved
+select session, {now} from moved
 
 -- :name landed
 select e.session from hd.event e join unnest($2::text[], $3::bigint[], $4::text[]) as c (session, seq, id)
@@ -302,8 +303,10 @@ where e.app = $1
 
 -- :name release
 update hd.session set owner = null, host = null, pid = null,
-    due = case when due is null or $4::bigint is null then due else $4::bigint end,
-    due_at = case when due is null or $5::bigint is null then due_at else $5::bigint end
+    due = case when due is null or $4::bigint is null then due
+               when $4::bigint = 0 then {now} else $4::bigint end,
+    due_at = case when due is null or $4::bigint is null then due_at
+                  when $4::bigint = 0 then {now} else $5::bigint end
 where session = $2 and app = $1 and epoch = $3
 returning due_at is not null
 
@@ -353,7 +356,8 @@ from hd.worker w where w.app = $1
 
 -- :name restore
 insert into hd.session (session, app, head, epoch, status, due, due_at, created, updated)
-values ($2, $1, $3, $4, $5, $6, $7, $8, $9)
+values ($2, $1, $3, $4, $5, case when $6::bigint = 0 then {now} else $6::bigint end,
+        case when $6::bigint = 0 then {now} else $7::bigint end, $8, $9)
 on conflict do nothing
 returning 1
 

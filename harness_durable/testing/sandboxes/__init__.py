@@ -1,4 +1,4 @@
-"""The promises of a sandbox, S1 to S16, and how each is checked.
+"""The promises of a sandbox, S1 to S17, and how each is checked.
 
     results = await check_sandbox(make, Place(Path("/some/dir")))
 
@@ -98,6 +98,9 @@ PROMISES: tuple[Promise, ...] = (
         (lives.the_exit_is_recorded, lives.a_gone_life_is_said_to_be_gone),
     ),
     Promise("S16", "A life that nobody attends to ends after its ttl", (ends.an_orphaned_life_ends,)),
+    Promise(
+        "S17", "A server that the harness runs can be reached", (relays.a_server_of_the_harness_is_reached,)
+    ),
 )
 
 

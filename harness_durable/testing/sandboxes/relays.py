@@ -113,3 +113,47 @@ async def a_finished_answer_is_not_reset(b: Bench) -> str:
     second = await b.attach(ref, 2)
     await said_by(second, b"<whole> end\n")
     return "a worker that said done may leave at once"
+
+
+_SERVE = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            got = b""
+            while data := connection.recv(65536):
+                got += data
+            connection.sendall(str(len(got)).encode())
+"""
+
+
+async def a_server_of_the_harness_is_reached(b: Bench) -> str:
+    ref, first = await b.start(b.spec(b.place.python, "-c", _SERVE))
+    _, said = await said_by(first, b"\n")
+    port = int(said)
+    expect(await _told(first, port, b"x" * 2_000_000) == b"2000000", "its answer did not come back")
+    second = await b.attach(ref, 2)
+    expect(await _told(second, port, b"again") == b"5", "the next worker did not reach it")
+    try:
+        nothing = await _told(second, 1, b"?")
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        nothing = b""
+    expect(nothing == b"", "something answered where nobody listens")
+    return "2 MB to a server of the harness, also by the next worker; where nobody listens, it ends"
+
+
+async def _told(link: Link, port: int, sent: bytes) -> bytes:
+    """All that a server says to this."""
+    got = b""
+    with anyio.fail_after(PATIENCE):
+        stream = await link.dial(port)
+        try:
+            await stream.send(sent)
+            await stream.send_eof()
+            async for data in stream:
+                got += data
+        finally:
+            await anyio.aclose_forcefully(stream)
+    return got

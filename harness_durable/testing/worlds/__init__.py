@@ -91,6 +91,7 @@ PROMISES: tuple[Promise, ...] = (
             liveness.a_row_parks_and_wakes_with_its_append,
             liveness.a_row_parks_and_wakes_without_records,
             liveness.a_release_can_put_a_session_off,
+            liveness.what_is_due_at_once_is_offered_as_it_came,
             liveness.parked_sessions_outlive_their_worker_untouched,
         ),
     ),

@@ -17,7 +17,7 @@ from harness_durable.testing.worlds.bench import (
     worker,
 )
 from harness_durable.testing.worlds.process import expect
-from harness_durable.world import RowUpdate
+from harness_durable.world import NOW, RowUpdate
 
 
 async def a_killed_owner_frees_its_session_within_a_second(bench: Bench) -> str:
@@ -176,6 +176,28 @@ async def a_row_parks_and_wakes_without_records(bench: Bench) -> str:
     facts = (row.status, row.due, row.head)
     expect(facts == ("parked", None, head), f"a row that was parked alone says {facts}")
     return "the row alone, by anyone and by the driver, at the head only"
+
+
+async def what_is_due_at_once_is_offered_as_it_came(bench: Bench) -> str:
+    world, other = await bench.world(), await bench.world()
+    mine = await worker(world)
+    await begin(world, "made", row=RowUpdate("queued", NOW))
+    heads = {name: await begin(world, name) for name in ("b-second", "a-third")}
+    for name, head in heads.items():
+        await clock.sleep(0.005)
+        record = [note(b"a message")]
+        await other.append(name, expected_head=head, epoch=0, records=record, row=RowUpdate("queued", NOW))
+    claims = await world.claim(mine, 9)
+    names = [claim.session for claim in claims]
+    expect(names == ["made", *heads], f"what became due at once was offered as {names}, not as it came")
+    told = {claim.session: claim.now for claim in claims}
+    late = [name for name, now in told.items() if now and now < ((await world.session(name)).due or 0)]
+    expect(not late, f"{late} were claimed at a time before they were due")
+    await clock.sleep(0.005)
+    await world.release("made", claims[0].epoch, NOW)
+    again = [claim.session for claim in await world.claim(mine, 9)]
+    expect(again == ["made"], f"after a release that made one session due at once, claim offers {again}")
+    return "created, appended and released as due at once: offered then, in that order"
 
 
 async def parked_sessions_outlive_their_worker_untouched(bench: Bench) -> str:

@@ -61,6 +61,8 @@ class Story(Struct, frozen=True):
         """Read the file."""
         if tools.takes("Read", "file_path"):
             return tools.use("Read", {"file_path": self._whole_path(past)})
+        if tools.takes("Read", "path"):
+            return tools.use("Read", {"path": self.path})
         return tools.bash(f"cat {shlex.quote(self.path)}", f"read {self.path}")
 
     def edit_use(self, tools: Toolbox, past: list[Past]) -> ToolUse:
@@ -68,6 +70,9 @@ class Story(Struct, frozen=True):
         if tools.takes("Edit", "old_string"):
             change: dict[str, object] = {"old_string": self.broken, "new_string": self.fixed}
             return tools.use("Edit", {"file_path": self._whole_path(past), **change})
+        if tools.takes("Edit", "edits"):
+            changes = [{"oldText": self.broken, "newText": self.fixed}]
+            return tools.use("Edit", {"path": self.path, "edits": changes})
         return tools.bash(self._edit_command(), f"fix {self.path}")
 
     def deploy_use(self, tools: Toolbox) -> ToolUse:
