@@ -127,9 +127,11 @@ async def _world(settings: Settings) -> AsyncIterator[Check]:
         return
     try:
         found = await world.describe()
-        version = f"SQLite {found.details['sqlite']}; " if "sqlite" in found.details else ""
-        told = f"{version}{found.durability}; news: {found.notification}; for {found.reach}"
+        told = f"{found.durability}; news: {found.notification}; for {found.reach}"
         yield Check("world", "ok", f"{redact(found.url)}: {told}")
+        if found.details:
+            details = "; ".join(f"{name}: {what}" for name, what in found.details.items())
+            yield Check(f"world {found.name}", "ok", details)
         for warning in found.warnings:
             yield Check("world", "warn", warning)
     finally:

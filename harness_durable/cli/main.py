@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("worker:worker", "Drive whatever is due, until told to stop."),
     "export": ("transfer:export", "Write a session to a file."),
     "import": ("transfer:import_", "Read a session from a file into a World."),
-    "worlds": ("worlds:worlds", "List the kinds of World; check one; copy sessions to another."),
+    "worlds": ("worlds:worlds", "List the kinds of World; check or migrate one; copy sessions."),
     "install": ("install:install", "Fetch a tested version of a harness."),
     "doctor": ("doctor:doctor", "Check this machine; show every setting and its origin."),
     "demo": ("demo:demo", "A death and a return in one minute, without a key."),

@@ -1,4 +1,4 @@
-"""``harness-durable worlds``: which Worlds there are, whether one keeps its promises; and copying.
+"""``harness-durable worlds``: which Worlds there are, whether one keeps its promises; migrating, copying.
 
 What surprises: ``check`` is the conformance suite that a World's author runs. It starts and kills processes
 on the store, in apps of its own, which it removes, so that it can be run against a store that is in use.
@@ -16,7 +16,8 @@ import msgspec
 from harness_durable import registry
 from harness_durable.cli.common import asynchronous, json_option, print_json, print_rows, say
 from harness_durable.cli.copy import copy
-from harness_durable.worlds import open_world, redact
+from harness_durable.settings import resolve
+from harness_durable.worlds import migrations, open_world, redact
 
 if TYPE_CHECKING:
     from harness_durable.testing.checks import CheckResult
@@ -70,7 +71,7 @@ def _print_row(result: CheckResult) -> None:
 
 @click.group()
 def worlds() -> None:
-    """Where sessions are stored: list the kinds, check one, copy sessions to another."""
+    """Where sessions are stored: list the kinds, check or migrate one, copy sessions to another."""
 
 
 worlds.add_command(copy)
@@ -101,3 +102,39 @@ def list_schemes(as_json: bool) -> None:
 async def check(url: str, as_json: bool, slack: float) -> None:
     """Check that the World at URL keeps its promises, W1 to W14. Exits with 1 if it does not."""
     sys.exit(await run_check(url, as_json, slack))
+
+
+@worlds.command()
+@click.argument("url", required=False)
+@click.option(
+    "--print", "only_print", is_flag=True, help="print the SQL for somebody else to run; connect to nothing"
+)
+@json_option
+@asynchronous
+async def migrate(url: str | None, only_print: bool, as_json: bool) -> None:
+    """Bring the store at URL (else the one of HARNESS_DURABLE_WORLD) to this version's schema.
+
+    Workers do the same when they start, as many at once as there are. This is for doing it before, or as
+    another role than theirs. Only forward: older workers refuse a newer schema, and lose nothing.
+    """
+    settings = resolve({"world": url}).settings
+    shown, script = redact(settings.world), migrations(settings.world)
+    if script is not None and only_print:
+        click.echo(script, nl=False)
+        return
+    schema = None if script is None else await _migrated(settings.world, settings.app)
+    if as_json:
+        print_json({"world": shown, "migrations": script is not None, "schema": schema})
+    elif schema is None:
+        say(f"{shown}: this kind of World has no migrations; it is made when it is first written to")
+    else:
+        click.echo(f"{shown}: up to date, schema {schema}")
+
+
+async def _migrated(url: str, app: str) -> str:
+    """To open a World is to migrate it. The schema's name and version, as the World tells them."""
+    world = await open_world(url, app)
+    try:
+        return (await world.describe()).details.get("schema", "")
+    finally:
+        await world.aclose()

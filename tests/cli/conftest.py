@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.kit import Cli
+from tests.worlds.postgres_support import cluster
 
 
 @pytest.fixture
@@ -16,3 +17,14 @@ def cli(tmp_path: Path) -> Cli:
 def either(tmp_path: Path, request: pytest.FixtureRequest) -> Cli:
     """On each World in turn."""
     return Cli(tmp_path, request.param)
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Cli:
+    return Cli(tmp_path, cluster().url())
+
+
+@pytest.fixture(params=["sqlite:world.db", "file:world", "postgresql:"])
+def shared(tmp_path: Path, request: pytest.FixtureRequest) -> Cli:
+    """On each World in turn, also on one that is no place on this host."""
+    return Cli(tmp_path, cluster().url() if request.param == "postgresql:" else request.param)

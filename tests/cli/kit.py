@@ -99,12 +99,17 @@ class Cli:
             process.wait()
             out.close()
 
+    @property
+    def absolute(self) -> str:
+        """The World's URL from anywhere."""
+        scheme, _, path = self.world.partition(":")
+        return self.world if path.startswith("//") else f"{scheme}:{self.folder / path}"
+
     def within(self, work: Callable[[World], Awaitable[T]]) -> T:
         """Do something with the World, in this process."""
 
         async def inside() -> T:
-            scheme, _, path = self.world.partition(":")
-            store = await open_world(f"{scheme}:{self.folder / path}")
+            store = await open_world(self.absolute)
             try:
                 return await work(store)
             finally:

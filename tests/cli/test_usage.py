@@ -234,7 +234,7 @@ def test_doctor_shows_every_setting_and_hides_the_secrets(cli: Cli) -> None:
 
 def test_doctor_says_which_sqlite_and_how_firmly_lives_are_held(cli: Cli) -> None:
     checks = {line["check"]: line for line in doctor(cli) if "check" in line}
-    assert f"SQLite {apsw.sqlite_lib_version()};" in checks["world"]["detail"]
+    assert f"sqlite: {apsw.sqlite_lib_version()};" in checks["world sqlite"]["detail"]
     held = checks["sandbox local"]
     assert held["detail"].partition(":")[0] in ("pidns", "userns", "guard")
     assert held["state"] == ("warn" if held["detail"].startswith("guard") else "ok")

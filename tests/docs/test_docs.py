@@ -1,6 +1,7 @@
 """Every ``sh`` and ``python`` block of our pages runs as it is printed, top to bottom, in a scratch folder.
 
-The model is scripted. ``pip install`` of this very package is checked and not run. A block that needs things
+The model is scripted, and ``PG*`` variables name a server that is thrown away. ``pip install`` of this very
+package is checked and not run. A block that needs things
 of the reader's own says so in its first line, ``# A fragment: ...``, and must then still be valid Python.
 Names that the pages mention (settings, commands, files) must exist."""
 
@@ -13,6 +14,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Generator
 from importlib.metadata import metadata
 from pathlib import Path
@@ -23,14 +25,22 @@ import pytest
 import harness_durable
 from harness_durable.cli.main import COMMANDS
 from harness_durable.settings import PREFIX, Settings
+from tests.worlds.postgres_support import cluster, fresh_schema
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+    [
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+        *(
+            page
+            for where in ("docs/*.md", "*/README.md", "examples/*/README.md")
+            for page in ROOT.glob(where)
+        ),
+    ]
 )
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 FRAGMENT = "# A fragment: "
-INSTALL = "pip install harness-durable"
+INSTALL = ("pip install harness-durable", "pip install 'harness-durable[postgres]'")
 PLACE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+/?|[\w-]+/|\w+\.(?:py|md|tla))`")
 BLANK = "NAME"
 """What a reader replaces by a name of their own."""
@@ -55,8 +65,14 @@ RUNNABLE = [page for page in PAGES if any(block.language in ("sh", "python") for
 
 @pytest.fixture(scope="session")
 def provider() -> Generator[str]:
-    command = [sys.executable, "-m", "harness_durable.testing.provider", "--policy", "echo"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "harness_durable.testing.provider",
+        "--policy",
+        "tests.docs.policy:policy",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.terminate()
@@ -65,11 +81,19 @@ def provider() -> Generator[str]:
 def program(block: Block) -> list[str]:
     """The command that runs a block; a ``main`` that the reader would call is called."""
     if block.language == "sh":
-        kept = [line for line in block.text.splitlines() if line != INSTALL]
+        kept = [line for line in block.text.splitlines() if line not in INSTALL]
         return ["bash", "-euo", "pipefail", "-c", "\n".join(kept)]
     main = "async def main()" in block.text and "asyncio.run(main())" not in block.text
     call = "\nimport asyncio\nasyncio.run(main())\n" if main else ""
     return [sys.executable, "-W", "error", "-c", block.text + call]
+
+
+def postgres() -> dict[str, str]:
+    """The reader's server, with a database that no other page has used."""
+    server, database = cluster(), fresh_schema()
+    server.sql(f"create database {database}")
+    place = {"PGHOST": str(server.folder), "PGPORT": str(server.port)}
+    return {**place, "PGUSER": server.user, "PGDATABASE": database}
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
@@ -80,6 +104,7 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, provider: str) -> N
         "HARNESS_DURABLE_UPSTREAM_URL": provider,
         "ANTHROPIC_API_KEY": "sk-docs",
         "HARNESS_DURABLE_RUN_DIR": str(tmp_path / "run"),
+        **postgres(),
     }
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -96,8 +121,11 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, provider: str) -> N
 
 
 def test_what_pip_is_told_to_install_is_what_this_is() -> None:
-    assert any(INSTALL in block.text for block in EVERY)
+    assert all(any(line in block.text.splitlines() for block in EVERY) for line in INSTALL)
     assert metadata("harness-durable")["Version"] == harness_durable.__version__
+    assert (
+        "postgres" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
 
 
 def test_make_blocks_name_targets_that_exist() -> None:
