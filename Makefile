@@ -9,8 +9,11 @@ KILLS ?= 50
 POINT ?= tool.effect_done
 DEATH ?= harness
 TESTS ?= tests
+WORKERS ?= 3
+SESSIONS ?= 30
+MINUTES ?= 10
 
-.PHONY: setup demo test test-quick check format crash crash-matrix clean
+.PHONY: setup demo test test-quick check format crash crash-matrix crash-service clean
 
 setup: $(VENV)/.ready ## the virtual environment
 
@@ -45,13 +48,17 @@ format: setup
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
 
-crash-matrix: setup ## every crash point with every death on every World (about 10 minutes)
+crash-matrix: setup ## every crash point with every death on every World (about 15 minutes)
 	$(BIN)/harness-durable install claude-code
 	HARNESS_DURABLE_CRASH=full $(BIN)/python -m pytest -n 2 tests/crash
 
-crash: setup ## random kills: KILLS=200 WORLD=sqlite|file ADAPTER=claude-code
+crash: setup ## random kills: KILLS=200 WORLD=sqlite|file|postgres|postgresql://… ADAPTER=claude-code
 	$(BIN)/harness-durable install $(ADAPTER)
 	$(BIN)/python -m tests.crash.campaign --kills $(KILLS) --world $(WORLD) --adapter $(ADAPTER)
+
+crash-service: setup ## workers on one Postgres that die, and it restarts: WORKERS=3 SESSIONS=30 MINUTES=10
+	$(BIN)/harness-durable install claude-code
+	$(BIN)/python -m tests.crash.service_campaign --workers $(WORKERS) --sessions $(SESSIONS) --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -9,13 +9,14 @@ memory that it could not lose."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import anyio
 import msgspec
 
 from harness_durable.events import AgentSpec, ReplayPolicy, Rung
+from harness_durable.gateway.routes import Routes
 from harness_durable.sandbox import Content, Link
 
 if TYPE_CHECKING:
@@ -34,13 +35,15 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Declared, not discovered by failing. ``exact`` names the built-in tools of which the harness asks us
     before it runs a call, and runs nothing if nobody answers; None: all that it can run. The calls of others
     are released with their response: one that was cut off is unknown even if it never began, and a repeat of
-    it cannot be refused. Custom tools are always exact."""
+    it cannot be refused. Custom tools are always exact. ``supplies``: in a response that is given again, a
+    call that has its outcome gets exactly that instead of running, so that its siblings may still run."""
 
     steer: bool
     stop: bool
     custom_tools: bool
     subagents: bool
     exact: frozenset[str] | None
+    supplies: bool = False
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -76,7 +79,8 @@ class LifeContext:
     sandbox puts the files of ``Launch``, ``cwd`` the workspace, both absolute and as the harness sees them
     (that of ``agent`` is the session's name for it, the same on all hosts). ``login``: the harness uses a
     login of its own as its key; then ``token`` is the first part of the gateway's path. ``progress`` takes
-    words about what the harness waits for just now, for people to see, and returns at once.
+    words about what the harness waits for just now, for people to see, and returns at once. ``routes`` is for
+    a harness that asks about its tools over the relay: a ``drive`` that opens none is asked nothing.
     """
 
     session: str
@@ -93,6 +97,7 @@ class LifeContext:
     ready: anyio.Event
     login: bool = False
     progress: Callable[[str], None] = _unheard
+    routes: Routes = field(default_factory=Routes)
 
 
 class Adapter(Protocol):
@@ -169,12 +174,23 @@ class ReadsVariables(Protocol):
     def variables(self) -> Sequence[str]: ...
 
 
+@runtime_checkable
+class NamesModel(Protocol):
+    """What an adapter may offer beside the contract, if the usual model is none of its provider's."""
+
+    @property
+    def model(self) -> str:
+        """The model of new sessions for which nobody names one."""
+        ...
+
+
 __all__: Sequence[str] = (
     "Adapter",
     "Capabilities",
     "Harness",
     "Launch",
     "LifeContext",
+    "NamesModel",
     "ReadsVariables",
     "TurnEnd",
 )

@@ -23,6 +23,9 @@ BUILT_IN: dict[Room, dict[str, str]] = {
     },
     "adapter": {
         "claude-code": "harness_durable_adapters.claude_code:ClaudeCode",
+        "opencode": "harness_durable_adapters.opencode:OpenCode",
+        "codex": "harness_durable_adapters.codex:Codex",
+        "pi": "harness_durable_adapters.pi:Pi",
     },
     "sandbox": {
         "local": "harness_durable_sandboxes.local:LocalSandbox",

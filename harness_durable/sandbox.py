@@ -118,6 +118,11 @@ class Link(Protocol):
         """Connections to the relay, first those that were held, then new ones."""
         ...
 
+    async def dial(self, port: int) -> ByteStream:
+        """A connection to 127.0.0.1:``port`` as the harness sees it, for one that is spoken with over a server
+        of its own. It ends at once if nobody listens there."""
+        ...
+
     async def pid(self) -> int:
         """The harness's pid, as its keeper sees it."""
         ...

@@ -97,7 +97,7 @@ def play(stage: Stage, cast: Cast, *, heading: Say, say: Say) -> None:
 
 
 _DEAD = {
-    "worker": "The worker is dead. Its Claude Code lives on in the keeper, and waits",
+    "worker": "The worker is dead. Its agent lives on in the keeper, and waits",
     "harness": "The worker, the keeper and the agent are dead",
     "machine": "The worker, the keeper and the agent are dead, and the agent's files are gone",
 }

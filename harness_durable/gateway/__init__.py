@@ -11,6 +11,7 @@ from harness_durable.gateway.asking import Classify, Kind
 from harness_durable.gateway.openai_chat import Chat
 from harness_durable.gateway.openai_responses import Responses
 from harness_durable.gateway.progress import Progress
+from harness_durable.gateway.routes import Routes
 from harness_durable.gateway.server import Gateway
 from harness_durable.gateway.upstream import Upstream
 from harness_durable.gateway.wire import Wire
@@ -22,6 +23,7 @@ __all__ = (
     "Gateway",
     "Kind",
     "Progress",
+    "Routes",
     "Upstream",
     "Wire",
     "wire",

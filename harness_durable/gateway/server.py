@@ -22,6 +22,7 @@ from harness_durable.gateway.asking import Asker, Classify, Reply
 from harness_durable.gateway.connection import Connection, HungUp, Incoming, Malformed
 from harness_durable.gateway.progress import Progress
 from harness_durable.gateway.replay import recorded
+from harness_durable.gateway.routes import PREFIX, Routes
 from harness_durable.gateway.upstream import Upstream
 from harness_durable.gateway.wire import JSON, SSE, Wire
 from harness_durable.journal import Journal
@@ -52,7 +53,8 @@ class Gateway:
 
     ``token`` is what the harness must present: as its API key, or before the path (``/TOKEN/v1/…``), which is
     the only way if it has a login of its own. ``ready`` is set once the harness's barrier is in place.
-    ``on_progress`` is called on the event loop; it must return at once and not raise.
+    ``on_progress`` is called on the event loop; it must return at once and not raise. ``routes`` are the
+    adapter's own.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class Gateway:
         ready: anyio.Event,
         classify: Classify,
         on_progress: Callable[[Progress], None] | None = None,
+        routes: Routes | None = None,
     ) -> None:
+        self._routes = routes
         self._journal, self._wire, self._upstream = journal, wire, upstream
         self._life, self._token, self._ready = life, token, ready
         self._classify, self._on_progress = classify, on_progress
@@ -132,6 +136,8 @@ class Gateway:
         elif admitted is None:
             said = "this is not the token of this life; the harness must present the one that it was given"
             await self._error(connection, 401, said)
+        elif self._routes is not None and admitted.path.startswith(PREFIX):
+            await self._routed(connection, self._routes, admitted)
         elif self._wire.is_model_path(admitted.method, admitted.target):
             await self._model_call(connection, request, admitted, asker, tasks)
         elif self._wire.is_free(admitted.method, admitted.target):
@@ -278,6 +284,15 @@ class Gateway:
             await self._error(connection, 502, str(error))
             return
         await connection.send(answer.status, answer.headers, body)
+
+    async def _routed(self, connection: Connection, routes: Routes, incoming: Incoming) -> None:
+        answer = await routes.answer(incoming.path, incoming.body)
+        if answer is None:
+            await self._error(
+                connection, 404, f"no route {incoming.path}; the harness's adapter opened others"
+            )
+        else:
+            await connection.send(200, [_JSON], answer)
 
     async def _error(self, connection: Connection, status: int, message: str) -> None:
         await connection.send(status, [_JSON], self._wire.error(status, message))

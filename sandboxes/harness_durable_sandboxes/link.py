@@ -64,7 +64,7 @@ class KeeperRequest:
 
 
 class KeeperLink:
-    """A ``Link`` over ctl.sock, plus ``dial``, ``signal``, ``kill``, ``close_stdin``, ``ack``, ``status``."""
+    """A ``Link`` over ctl.sock, plus ``signal``, ``kill``, ``close_stdin``, ``ack``, ``status``."""
 
     def __init__(self, run: Path, token: str, stream: Continued, hello: Message) -> None:
         self._run, self._token, self._stream = run, token, stream

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -24,8 +24,7 @@ from harness_durable.testing.provider.ledger import Ledger, Tally
 from harness_durable.testing.provider.messages import Block, Request
 from harness_durable.testing.provider.policies import Steps
 from harness_durable.world import World
-from harness_durable.worlds import open_world
-from tests.crash.scene import KEY, MESSAGE, SESSION, Scene
+from tests.crash.scene import KEY, MESSAGE, SESSION, Host, Scene
 
 OUTCOMES = (
     ev.ToolCompleted,
@@ -54,62 +53,78 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """``lost``: responses that were paid but not recorded, in the window that nobody can close. ``status``
-    and ``text`` are the last turn's, ``turns`` has the status of each, ``steers`` counts those accepted, and
-    ``outcomes`` the tool calls by outcome, ``persons`` how often one was needed."""
+    """``recorded``: responses in the log; ``model_calls``: those that were paid; ``lost``: those that were
+    paid but not recorded, in the window that nobody can close. ``status`` and ``text`` are the last turn's,
+    ``turns`` has the status of each, ``steers`` counts those accepted, and ``outcomes`` the tool calls by
+    outcome, ``resumed`` how often a turn went on in other hands, ``persons`` how often one was needed."""
 
     violations: list[str]
     lives: int
     unknown: int
-    model_calls: int
-    lost: int
+    recorded: int
     status: str
     text: str
     turns: dict[str, str]
     steers: int
     outcomes: dict[str, int]
+    resumed: int
     persons: int
+    model_calls: int = 0
+    lost: int = 0
 
 
 async def examine(scene: Scene, expected: Expectation = Expectation()) -> Report:  # noqa: B008 - frozen
-    """Everything about a finished experiment."""
-    world = await open_world(scene.world)
+    """Everything about a finished experiment with one session."""
+    tally = Ledger.read(scene.ledger)
+    world = await scene.opened()
     try:
-        reader = Reader(world, SESSION)
-        entries = [entry async for entry in reader.entries()]
-        tally = Ledger.read(scene.ledger)
-        found = [
-            *_effects(scene, expected),
-            *_messages(entries),
-            *_model_calls(entries, tally),
-            *_tool_calls(entries),
-            *_order(entries),
-            *_conversations(tally),
-            *_turns(entries, expected),
-            *_lives(entries),
-            *_remains(scene),
-            *_leaks(scene),
-            *[line async for line in _canary(world, entries)],
-            *[line async for line in _same_agent(reader)],
-            *[line async for line in _whole_conversation(reader)],
-        ]
-        state = await reader.load()
-        last = state.last_turn
-        text = await reader.text(last.text) if last is not None and last.text is not None else ""
+        report = await examine_session(world, SESSION, tally, expected, scene.hosts)
+        if MESSAGE not in report.turns:
+            report.violations.append("I2: the first message is lost")
     finally:
         await world.aclose()
-    completed = sum(isinstance(entry.event, ev.ModelCompleted) for entry in entries)
+    report.violations += around(scene, tally, expected)
+    report.model_calls = sum(tally.delivered.values())
+    report.lost = report.model_calls - report.recorded
+    return report
+
+
+def around(scene: Scene, tally: Tally, expected: Expectation) -> list[str]:
+    """What is not a matter of one session: the effects, the provider, processes and files."""
+    return [*_effects(scene, expected), *_conversations(tally), *_remains(scene), *_leaks(scene)]
+
+
+async def examine_session(
+    world: World, session: str, tally: Tally, expected: Expectation, hosts: Sequence[Host] = ()
+) -> Report:
+    """What the log of one session has to say. ``lost`` is not known from it."""
+    reader = Reader(world, session)
+    entries = [entry async for entry in reader.entries()]
+    found = [
+        *_messages(entries),
+        *_model_calls(entries, tally),
+        *_tool_calls(entries),
+        *_order(entries),
+        *_turns(entries, expected),
+        *_lives(entries),
+        *[line async for line in _canary(world, session, entries)],
+        *[line async for line in _same_agent(reader, hosts)],
+        *[line async for line in _whole_conversation(reader)],
+    ]
+    state = await reader.load()
+    last = state.last_turn
+    text = await reader.text(last.text) if last is not None and last.text is not None else ""
     return Report(
         violations=found,
         lives=len(state.lives),
         unknown=sum(call.outcome == "unknown" for call in state.tool_calls.values()),
-        model_calls=sum(tally.delivered.values()),
-        lost=sum(tally.delivered.values()) - completed,
+        recorded=sum(isinstance(entry.event, ev.ModelCompleted) for entry in entries),
         status=last.status if last is not None else "none",
         text=text,
         turns={turn.id: turn.status for turn in state.turns.values()},
         steers=sum(message.kind == "steer" for message in state.messages.values()),
         outcomes=dict(Counter(call.outcome or "open" for call in state.tool_calls.values())),
+        resumed=sum(isinstance(entry.event, ev.TurnResumed) for entry in entries),
         persons=sum(isinstance(entry.event, ev.TurnNeedsInput) for entry in entries),
     )
 
@@ -128,7 +143,7 @@ def _effects(scene: Scene, expected: Expectation) -> Iterator[str]:
 def _messages(entries: list[ev.Entry]) -> Iterator[str]:
     started = [e.event.turn for e in entries if isinstance(e.event, ev.TurnStarted)]
     accepted = [e.event.message for e in entries if isinstance(e.event, ev.MessageAccepted)]
-    if MESSAGE not in accepted or sorted(accepted) != sorted(started):
+    if sorted(accepted) != sorted(started):
         yield f"I2: accepted {accepted}, turns started {started}"
     steers = sorted(e.event.message for e in entries if isinstance(e.event, ev.SteerAccepted))
     taken = [e.event for e in entries if isinstance(e.event, ev.SteerDelivered)]
@@ -238,20 +253,18 @@ def _remains(scene: Scene) -> Iterator[str]:
     left = scene.processes()
     if left:
         yield f"I10: {len(left)} processes of old lives are left"
-    if scene.run_dir.exists():
-        names = [
-            str(path.relative_to(scene.run_dir)) for path in scene.run_dir.rglob("*") if path.name != ".id"
-        ]
+    for host in scene.hosts:
+        names = [str(p.relative_to(scene.root)) for p in host.run_dir.rglob("*") if p.name != ".id"]
         if names:
             yield f"I10: run directories are left: {names[:5]}"
 
 
-async def _canary(world: World, entries: list[ev.Entry]) -> AsyncIterator[str]:
+async def _canary(world: World, session: str, entries: list[ev.Entry]) -> AsyncIterator[str]:
     secret = KEY.encode()
-    for record in await world.read(SESSION):
+    for record in await world.read(session):
         if secret in record.body:
             yield f"I11: the provider's key is in event {record.seq}"
-    async for name, stored in world.blobs(SESSION):
+    async for name, stored in world.blobs(session):
         if secret in expand(name, stored):
             yield f"I11: the provider's key is in a blob ({len(entries)} events)"
 
@@ -282,11 +295,14 @@ class _Frame(msgspec.Struct):
     output_config: dict[str, object] = {}
 
 
-async def _same_agent(reader: Reader) -> AsyncIterator[str]:
+async def _same_agent(reader: Reader, hosts: Sequence[Host]) -> AsyncIterator[str]:
+    """Where a host has its folders is its own business; what is the same below them must stay the same."""
     state = await reader.load()
     seen: dict[bytes, _Frame] = {}
     for call in _main_calls(state):
         body = LIFE.sub(b"life", await body_of(reader, state, call.id, wire(call.wire).list_field))
+        for host in hosts:
+            body = body.replace(str(host.root).encode(), b"/host")
         frame = msgspec.json.decode(body, type=_Frame)
         frame.tools = [{k: v for k, v in tool.items() if k != "cache_control"} for tool in frame.tools]
         if frame.tools:

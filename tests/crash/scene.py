@@ -1,4 +1,9 @@
-"""One crash experiment: a scripted provider, a workspace, a World, and workers that come and go."""
+"""One crash experiment: a scripted provider, a workspace, a World, and workers that come and go.
+
+What surprises: an experiment on Postgres has an app of its own on a database that it shares with others, so
+that each also shows that apps do not meet. ``postgres`` is a server that is started for this process; a
+``postgresql://`` URL is one that is there.
+"""
 
 from __future__ import annotations
 
@@ -11,53 +16,147 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 import msgspec
 
+from harness_durable.settings import resolve
 from harness_durable.testing.provider.policies import FromPrompt, Script, Steps
+from harness_durable.world import World
+from harness_durable.worlds import open_world
+from tests.worlds.postgres_support import cluster
 
+WORLDS = ("sqlite", "file", "postgres")
+FULL = os.environ.get("HARNESS_DURABLE_CRASH") == "full"
+"""Whether everything is tried, or what a change is to be judged by within minutes."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""How a worker ends that was killed, or a shell tells it."""
 KEY = "sk-canary-0123456789abcdef0123456789abcdef"
 SESSION = "crash"
 MESSAGE = "task"
-NEEDS_A_PERSON = 3
+NEEDS_A_PERSON, HELD = 3, 4
 EFFECTS = "effects.txt"
 """In the workspace: a line for each effect, as ``Steps`` writes them."""
 TOOL = Path(__file__).with_name("effect_tool.py")
+HARNESS = {
+    "claude-code": b"--session-mirror",
+    "codex": b"app-server",
+    "opencode": b"serve\0",
+    "pi": b"pi\0\0",
+}
+"""By adapter: what the command line of a harness has that no other process of a scene has."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What a machine has for itself. The machines of a scene share nothing below their roots. Workers of a
+    ``remote`` one are in a PID namespace of their own, as in another container: nobody there sees whether a
+    process here is alive, nor the other way round."""
+
+    root: Path
+    remote: bool = False
+
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def lives(self) -> list[Path]:
+        """Directories of lives that are there."""
+        return list(self.run_dir.glob("life-*"))
+
+    def make(self) -> None:
+        """Its folders, empty."""
+        self.workspace.mkdir(parents=True)
+        self.home.mkdir()
+
+    @property
+    def enter(self) -> list[str]:
+        """What a command is begun with there. The shell is the namespace's first process, which buries the
+        dead; with it everything in there dies."""
+        if not self.remote:
+            return []
+        user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+        begin = ["unshare", *user, "--pid", "--fork", "--mount-proc", "--kill-child"]
+        return [*begin, "sh", "-c", '"$@"; exit "$?"', "sh"]
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """Settings of a host that is not the only one. The harness's binary is on each."""
+        return {
+            "HOME": str(self.home),
+            "HARNESS_DURABLE_WORKSPACES": str(self.root),
+            "HARNESS_DURABLE_HARNESS_DIR": str(resolve().settings.harness_dir),
+        }
 
 
 class Scene:
     """``policy`` is what the model does; the tokens of a ``Steps`` are what the effects' ledger is checked
     against, for others the test says it. With ``FromPrompt``, the message's ``text`` names the policy, and a
-    subagent's prompt may name one of its own. ``mood`` is the scripted provider's: ``messy`` for odd but
-    legal streams."""
+    subagent's prompt may name one of its own; a string names one as ``module:attribute``. ``mood`` is the
+    scripted provider's: ``messy`` for odd but legal streams.
+
+    ``hosts`` names several machines; the first is where things happen unless another one is given. Then the
+    effects' ledger is outside of them, as a deployment would be."""
 
     def __init__(
         self,
         root: Path,
         world: str,
         *,
-        policy: Steps | Script | FromPrompt | None = None,
+        policy: Steps | Script | FromPrompt | str | None = None,
         text: str = "do the steps",
         adapter: str = "claude-code",
         mood: str = "calm",
+        hosts: Sequence[str] = (),
     ) -> None:
         self.root, self.adapter, self.mood, self.text = root, adapter, mood, text
         self.policy = policy or Steps(steps=3, pair_every=2, custom_every=3, nap=0.1)
-        self.world = {"sqlite": f"sqlite:{root / 'world.db'}", "file": f"file:{root / 'world'}"}.get(
-            world, world
-        )
-        self.workspace = root / "work"
-        self.run_dir = root / "run"
+        self.world, self.app = _store(root, world)
+        self.hosts = [Host(root / name, name != hosts[0]) for name in hosts] or [Host(root)]
+        for host in self.hosts:
+            host.make()
         self.ledger = root / "provider.jsonl"
         self.errors = root / "workers.txt"
-        self.workspace.mkdir(parents=True)
-        self.effects = self.workspace / EFFECTS
+        self.effects = self._effects()
         self.effects.touch()
         self._provider: subprocess.Popen[str] | None = None
         self.url = ""
+
+    @property
+    def workspace(self) -> Path:
+        return self.hosts[0].workspace
+
+    def _effects(self) -> Path:
+        if len(self.hosts) == 1:
+            return self.workspace / EFFECTS
+        if isinstance(self.policy, Steps):
+            self.policy = msgspec.structs.replace(self.policy, effects=str(self.root / EFFECTS))
+        return self.root / EFFECTS
+
+    async def opened(self) -> World:
+        """The store, as this experiment's app sees it. Close it."""
+        return await open_world(self.world, self.app)
+
+    async def forget(self) -> None:
+        """Leave nothing in a store that outlives the experiment's directory."""
+        world = await self.opened()
+        try:
+            for row in await world.sessions():
+                await world.delete(row.session)
+        finally:
+            await world.aclose()
 
     def __enter__(self) -> Scene:
         command = [sys.executable, "-m", "harness_durable.testing.provider", *self._policy()]
@@ -75,14 +174,27 @@ class Scene:
         self.kill_lives()
 
     def worker(
-        self, message: str = MESSAGE, *, options: Sequence[str] = (), **variables: str
+        self,
+        message: str = MESSAGE,
+        host: Host | None = None,
+        /,
+        *,
+        options: Sequence[str] = (),
+        **variables: str,
     ) -> subprocess.Popen[bytes]:
         """Start a worker that sends the message (if it is not accepted yet) and drives the session."""
         text = self.text if message == MESSAGE else f"go on, says {message}"
         command = [sys.executable, "-m", "harness_durable.cli.main", "run", text]
         command += ["--session", SESSION, "--message-id", message, "--adapter", self.adapter]
-        command += ["--workspace", str(self.workspace), "--tools", str(TOOL), *options]
-        return self._start(command, variables)
+        command += ["--workspace", str((host or self.hosts[0]).workspace), "--tools", str(TOOL), *options]
+        return self._start(command, variables, host)
+
+    def service(
+        self, host: Host | None = None, /, *, options: Sequence[str] = (), **variables: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker that drives whatever is due, until it is told to stop."""
+        command = [sys.executable, "-m", "harness_durable.cli.main", "worker", "--tools", str(TOOL), *options]
+        return self._start(command, variables, host)
 
     def client(self, verb: str, *words: str, after: float = 0.0, **variables: str) -> subprocess.Popen[bytes]:
         """Some other process that says something to the session, ``after`` seconds from now."""
@@ -90,11 +202,16 @@ class Scene:
         command += [sys.executable, "-m", "harness_durable.cli.main", verb, SESSION, *words]
         return self._start(command, variables)
 
-    def _start(self, command: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, command: list[str], variables: dict[str, str], host: Host | None = None
+    ) -> subprocess.Popen[bytes]:
+        host = host or self.hosts[0]
         environment = {
             **os.environ,
+            **(host.apart if len(self.hosts) > 1 else {}),
             "HARNESS_DURABLE_WORLD": self.world,
-            "HARNESS_DURABLE_RUN_DIR": str(self.run_dir),
+            "HARNESS_DURABLE_APP": self.app,
+            "HARNESS_DURABLE_RUN_DIR": str(host.run_dir),
             "HARNESS_DURABLE_UPSTREAM_URL": self.url,
             "ANTHROPIC_API_KEY": KEY,
             "HARNESS_DURABLE_LEASE_SECONDS": "3",
@@ -102,26 +219,46 @@ class Scene:
             **variables,
         }
         with self.errors.open("ab") as errors:
+            command = [*host.enter, *command]
             return subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)
 
     def _policy(self) -> list[str]:
         if isinstance(self.policy, Script):
             return ["--policy", f"script:{written(self.root / 'script.json', self.policy)}"]
+        if isinstance(self.policy, str):
+            return ["--policy", self.policy]
         name = "steps" if isinstance(self.policy, Steps) else "prompt"
         return ["--policy", name, "--options", json.dumps(msgspec.structs.asdict(self.policy))]
 
-    def finish(self, message: str = MESSAGE, most: int = 5, wanted: int = 0) -> int:
+    def finish(self, message: str = MESSAGE, most: int = 5, wanted: int = 0, host: Host | None = None) -> int:
         """Workers without faults until one ends with the ``wanted`` exit code, or with that for "needs a
         person"; the last one's."""
         code = -1
         for _ in range(most):
-            code = self.worker(message).wait(timeout=120)
+            code = self.ended(message, host)
             if code in (wanted, NEEDS_A_PERSON):
                 break
         return code
 
+    def ended(self, message: str = MESSAGE, host: Host | None = None, /, **variables: str) -> int:
+        """The exit code of a worker that was not told that another one holds the session. A host does not
+        see that a process of another one is dead, and has to wait until its lease ends."""
+        give_up = time.monotonic() + 60
+        while True:
+            code = self.worker(message, host, **variables).wait(timeout=120)
+            if code != HELD or time.monotonic() > give_up:
+                return code
+
+    def clean_up(self) -> None:
+        """Hosts are up again: a worker ends, at its start, what another host could only give up."""
+        for host in (host for host in self.hosts if host.lives):
+            worker = self.service(host)
+            wait_for(partial(_is_clean, host), "what was left behind to be ended")
+            worker.kill()
+            worker.wait()
+
     def die(self, worker: subprocess.Popen[bytes], death: str) -> None:
-        """Kill a worker, and what ``crashpoints`` means by this death with it."""
+        """Kill a worker, and what ``crashpoints`` means by this death with it, on every host."""
         worker.kill()
         worker.wait()
         if death == "harness":
@@ -131,16 +268,16 @@ class Scene:
 
     def keepers(self) -> list[int]:
         """Host pids of the processes that hold lives of this scene."""
-        mark = str(self.run_dir).encode()
-        return [
-            pid for pid in _pids() if mark in _read(pid, "cmdline") and b"keeper" in _read(pid, "cmdline")
-        ]
+        return [pid for pid in _pids() if self._marked(pid, "cmdline") and b"keeper" in _read(pid, "cmdline")]
+
+    def _marked(self, pid: int, name: str) -> bool:
+        found = _read(pid, name)
+        return any(str(host.run_dir).encode() in found for host in self.hosts)
 
     def harnesses(self) -> list[tuple[int, bytes]]:
         """Pid and start time of each harness process, so that a reused pid is not taken for the same one."""
-        mark = str(self.run_dir).encode()
-        found = [pid for pid in _pids() if b"--session-mirror" in _read(pid, "cmdline")]
-        return [(pid, _read(pid, "stat").split()[21]) for pid in found if mark in _read(pid, "environ")]
+        found = [pid for pid in _pids() if HARNESS[self.adapter] in _read(pid, "cmdline")]
+        return [(pid, _read(pid, "stat").split()[21]) for pid in found if self._marked(pid, "environ")]
 
     def said(self, text: str) -> bool:
         """Did a worker say this?"""
@@ -148,8 +285,7 @@ class Scene:
 
     def processes(self) -> list[int]:
         """Everything that belongs to a life of this scene: keepers, harnesses, their children."""
-        mark = str(self.run_dir).encode()
-        return [pid for pid in _pids() if mark in _read(pid, "cmdline") or mark in _read(pid, "environ")]
+        return [pid for pid in _pids() if self._marked(pid, "cmdline") or self._marked(pid, "environ")]
 
     def has_effects(self) -> bool:
         return self.effects.stat().st_size > 0
@@ -175,13 +311,31 @@ class Scene:
         wait_for(lambda: not self.keepers(), "keepers to die")
 
     def lose_machine(self) -> None:
-        """Homes, run directories and spools are gone, too."""
+        """Homes, run directories and spools are gone, too; where another host can go on, the workspace as
+        well, and the first host is a new machine."""
         self.kill_lives()
-        shutil.rmtree(self.run_dir, ignore_errors=True)
+        for host in self.hosts:
+            shutil.rmtree(host.run_dir, ignore_errors=True)
+        if len(self.hosts) > 1:
+            shutil.rmtree(self.hosts[0].root)
+            self.hosts[0].make()
 
     def tail(self) -> str:
         """What the workers said last, for a failing test."""
         return self.errors.read_text(errors="replace")[-6000:] if self.errors.exists() else ""
+
+
+def _is_clean(host: Host) -> bool:
+    return not host.lives
+
+
+def _store(root: Path, world: str) -> tuple[str, str]:
+    """The URL of a World, and the app."""
+    if world.startswith("postgres"):
+        url = cluster().url("crash") if world == "postgres" else world
+        return url, f"crash-{uuid.uuid4().hex[:12]}"
+    known = {"sqlite": f"sqlite:{root / 'world.db'}", "file": f"file:{root / 'world'}"}
+    return known.get(world, world), "default"
 
 
 def written(path: Path, script: Script) -> Path:

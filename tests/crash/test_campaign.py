@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.campaign import campaign
+from tests.crash.scene import WORLDS
+
+KILLS = {"sqlite": 10, "file": 10, "postgres": 6}
 
 
-@pytest.mark.parametrize("world", ["sqlite", "file"])
+@pytest.mark.parametrize("world", WORLDS)
 def test_random_kills_break_no_invariant(world: str, capsys: pytest.CaptureFixture[str]) -> None:
-    summary = campaign(10, world, "claude-code", seed=20261130)
+    summary = campaign(KILLS[world], world, "claude-code", seed=20261130)
     assert summary["violations"] == [], capsys.readouterr().out
-    assert summary["kills"] == 10
+    assert summary["kills"] == KILLS[world]

@@ -15,9 +15,10 @@ from harness_durable.testing.provider.ledger import Ledger
 from harness_durable.testing.provider.policies import FromPrompt, Script
 from harness_durable.testing.provider.reply import Hang, Reply, Text, ToolUse, say
 from tests.crash.invariants import Expectation, examine
-from tests.crash.scene import EFFECTS, MESSAGE, Scene, wait_for, written
+from tests.crash.scene import EFFECTS, FULL, MESSAGE, WORLDS, Scene, wait_for, written
 
-WORLDS = ("sqlite", "file")
+FEWER = WORLDS if FULL else ("sqlite", "file")
+"""Those whose course does not depend on who serves the log."""
 LONG = 30.0
 """Seconds that a command would go on if nobody ended it."""
 
@@ -41,7 +42,7 @@ def happened(scene: Scene, token: str) -> None:
     wait_for(lambda: token in scene.effects.read_text().split(), f"the effect {token}")
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", FEWER)
 async def test_a_steer_at_the_last_answer_survives_the_worker_in_its_own_part_of_the_turn(
     tmp_path: Path, world: str
 ) -> None:
@@ -62,7 +63,7 @@ async def test_a_steer_at_the_last_answer_survives_the_worker_in_its_own_part_of
         assert (report.text, report.unknown) == ("the steer is done", 0)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", FEWER)
 @pytest.mark.parametrize("heard", [True, False], ids=["worker-heard-it", "worker-was-dead"])
 async def test_a_stop_is_kept_over_the_death_of_worker_and_harness(
     tmp_path: Path, world: str, heard: bool
@@ -108,7 +109,7 @@ async def test_a_probe_is_not_believed_while_the_last_but_one_worker_may_still_a
         assert report.outcomes == {"unknown": 1}
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", FEWER)
 async def test_a_subagent_that_is_killed_in_its_middle_repeats_nothing(tmp_path: Path, world: str) -> None:
     steps = Script((does(shell("one")), does(shell("two", LONG)), say("the errand is done")))
     errand: dict[str, object] = {
@@ -130,7 +131,7 @@ async def test_a_subagent_that_is_killed_in_its_middle_repeats_nothing(tmp_path:
         assert report.text == "all is done"
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", FEWER)
 async def test_a_batch_that_is_killed_after_its_second_call_does_the_rest_once(
     tmp_path: Path, world: str
 ) -> None:
@@ -148,7 +149,7 @@ async def test_a_batch_that_is_killed_after_its_second_call_does_the_rest_once(
         assert report.outcomes == {"completed": 4, "unknown": 1, "not_started": 1}
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", FEWER)
 async def test_an_answer_that_comes_after_the_harness_died_is_paid_once(tmp_path: Path, world: str) -> None:
     slow = Reply((Text("that took long"), shell("two")), faults=(Hang(0, 3.0),))
     policy = Script((does(shell("one")), slow, say("done")))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness_durable import clock
 from harness_durable.journal import Reader
 from harness_durable.journal.requests import body_of
 from harness_durable.state import Session
@@ -14,6 +15,7 @@ from harness_durable.testing.provider.policies import Steps
 from tests.crash import invariants
 from tests.crash.invariants import Expectation, examine
 from tests.crash.scene import KEY, MESSAGE, Scene, wait_for
+from tests.crash.waits import EVERY, Waits
 
 STEER = "one more thing"
 
@@ -52,6 +54,24 @@ async def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
         assert [line[:2] for line in found] == ["I8"]
         (scene.workspace / "note").write_text(KEY)
         assert (await examine(scene)).violations == ["I11: the provider's key is in work/note"]
+
+
+def test_a_wait_ends_with_an_owner_that_is_alive_and_holds_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    waits = Waits(Path("nowhere"), 0, "nobody", "crash", "app", lambda: {1, 2})
+    looks: list[list[tuple[object, ...]]] = [
+        [("a", 1, True), ("b", None, False)],
+        [("a", 1, False), ("b", 7, True)],  # a lease that ended; a process that is dead
+        [("a", 2, True)],
+        [("a", 2, True), ("c", None, False)],
+    ]
+    for rows in looks:
+        now += 10.0
+        waits.seen(rows)
+    now += 1.0
+    assert waits.all() == [(20.0 + EVERY, "b"), (10.0 + EVERY, "a"), (1.0 + EVERY, "c")]
+    assert (waits.due, waits.most, waits.looks) == ({"a", "c"}, 1, 4)
 
 
 def _spoil_the_last_request(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[bytes], bytes]) -> None:

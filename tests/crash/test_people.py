@@ -6,19 +6,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from harness_durable.testing.provider.policies.steps import Steps
-from harness_durable.worlds import open_world
 from tests.crash.invariants import examine
-from tests.crash.scene import KEY, SESSION, Scene, wait_for
+from tests.crash.scene import FULL, KEY, SESSION, WORLDS, Scene, wait_for
+from tests.worlds.postgres_support import Cluster
 
-WORLDS = ("sqlite", "file")
+PEOPLE = [
+    pytest.param(world, death, id=f"{world}-{death}")
+    for world in WORLDS
+    for death in ("worker", "harness", "machine")
+    if FULL or (world, death) == ("postgres", "harness") or world != "postgres"
+]
 
 
-@pytest.mark.parametrize("death", ["worker", "harness", "machine"])
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("world", "death"), PEOPLE)
 async def test_a_permission_survives_who_asked_for_it(tmp_path: Path, world: str, death: str) -> None:
     """C067: asked before a crash, answered after it; the call runs once."""
     policy = Steps(steps=1, pair_every=0)
@@ -38,7 +43,7 @@ async def asked(scene: Scene) -> str:
     """The id of the one request that waits for a person."""
     from harness_durable.journal import Reader
 
-    world = await open_world(scene.world)
+    world = await scene.opened()
     try:
         state = await Reader(world, SESSION).load()
     finally:
@@ -49,7 +54,9 @@ async def asked(scene: Scene) -> str:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_providers_key_is_nowhere_but_in_the_worker(tmp_path: Path, world: str) -> None:
-    """In the environment of the keeper, the harness and a running command; in files, log and trace."""
+    """In the environment of the keeper, the harness and a running command; in files, log and trace. Nor is
+    the password of the database."""
+    secrets = (KEY.encode(), Cluster.password.encode(), quote(Cluster.password, safe="").encode())
     policy = Steps(steps=1, pair_every=0, nap=3.0)
     with Scene(tmp_path, world, policy=policy) as scene:
         worker = scene.worker()
@@ -57,12 +64,14 @@ def test_the_providers_key_is_nowhere_but_in_the_worker(tmp_path: Path, world: s
         held = [pid for pid in scene.processes() if pid != worker.pid]
         assert len(held) >= 3, "keeper, harness and command"
         for pid in held:
-            assert KEY.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
-            assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        assert scene.files_with(KEY.encode()) == []
+            for secret in secrets:
+                assert secret not in Path(f"/proc/{pid}/environ").read_bytes()
+                assert secret not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert [scene.files_with(secret) for secret in secrets] == [[], [], []]
         assert worker.wait(timeout=120) == 0, scene.tail()
         command = [sys.executable, "-m", "harness_durable.cli.main", "trace", SESSION]
-        told = subprocess.run([*command, "--json", "--world", scene.world], capture_output=True, check=True)
+        place = ["--world", scene.world, "--app", scene.app]
+        told = subprocess.run([*command, "--json", *place], capture_output=True, check=True)
         assert told.stdout
         assert KEY.encode() not in told.stdout
         assert scene.files_with(KEY.encode()) == []

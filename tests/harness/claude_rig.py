@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Self
 
 import anyio
 
@@ -36,7 +37,11 @@ TOOLS = ("Bash", "Read", "Edit", "Write", "Agent")
 
 
 class Rig:
-    """Use ``Rig.open``."""
+    """Use ``Rig.open``. Rigs of other harnesses are the same but for what stands first here."""
+
+    adapter, model = "claude-code", "claude-sonnet-4-5"
+    mark = b"--session-mirror"
+    install = staticmethod(install.install)
 
     def __init__(self, root: Path, version: str, world: World, provider: ScriptedProvider) -> None:
         self.root, self.version, self.world, self.provider = root, version, world, provider
@@ -55,18 +60,18 @@ class Rig:
         version: str,
         policy: Policy,
         *,
-        tools: tuple[str, ...] = TOOLS,
+        tools: tuple[str, ...] | None = TOOLS,
         permission_mode: str = "default",
-    ) -> AsyncGenerator[Rig]:
+    ) -> AsyncGenerator[Self]:
         """Installs the binary if need be: a missing one is a failure, never a reason to skip."""
-        await install.install(version)
+        await cls.install(version)
         world = await open_world(f"sqlite:{root / 'world.db'}")
         async with ScriptedProvider(policy) as provider:
             rig = cls(root, version, world, provider)
             agent = AgentSpec(
-                adapter="claude-code",
+                adapter=cls.adapter,
                 harness_version=version,
-                model="claude-sonnet-4-5",
+                model=cls.model,
                 sandbox="local",
                 workspace=str(rig.workspace),
                 permission_mode=permission_mode,
@@ -107,6 +112,8 @@ class Rig:
             "HARNESS_DURABLE_LEASE_SECONDS": "3",
             "RIG_EFFECTS": str(self.effects),
             "RIG_SESSION": SESSION,
+            "RIG_ADAPTER": self.adapter,
+            "RIG_MODEL": self.model,
             "RIG_VERSION": self.version,
             "RIG_WORKSPACE": str(self.workspace),
             **variables,
@@ -159,7 +166,7 @@ class Rig:
         mark = str(self.root / "run").encode()
         for entry in Path("/proc").iterdir():
             found = _read(entry / "cmdline") if entry.name.isdigit() else b""
-            if b"--session-mirror" in found and mark in _read(entry / "environ"):
+            if self.mark in found and mark in _read(entry / "environ"):
                 os.kill(int(entry.name), signal.SIGKILL)
 
     async def until(self, condition: Callable[[Session], bool], seconds: float = 60.0) -> Session:

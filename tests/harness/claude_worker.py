@@ -36,9 +36,9 @@ async def main() -> int:
     equipment = Equipment(settings, tools=[effect])
     try:
         agent = AgentSpec(
-            adapter="claude-code",
+            adapter=env["RIG_ADAPTER"],
             harness_version=env["RIG_VERSION"],
-            model="claude-sonnet-4-5",
+            model=env["RIG_MODEL"],
             sandbox="local",
             workspace=env["RIG_WORKSPACE"],
             permission_mode=env.get("RIG_PERMISSION", "default"),

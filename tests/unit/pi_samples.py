@@ -18,7 +18,7 @@ def line(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-DEEP = b'{"x":' + b"[" * 2000 + b"]" * 2000 + b"}"
+DEEP = b'{"x":' + b"[" * 300 + b"]" * 300 + b"}"
 HEADER = line({"type": "session", "version": 3, "id": "s", "timestamp": "t", "cwd": "/old"})
 
 

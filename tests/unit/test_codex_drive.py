@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from harness_durable import tool
 from harness_durable.adapter import Harness, LifeContext, TurnEnd
 from harness_durable.errors import HarnessDied, HarnessStuck
 from harness_durable.events import Rung
 from harness_durable.journal import Journal
+from harness_durable.policy import UNKNOWN
 from harness_durable.tools.host import ToolHost
 from harness_durable_adapters.codex.drive import drive
 from harness_durable_adapters.codex.naming import message_number, transcript_file
@@ -151,19 +153,26 @@ async def test_a_call_that_nobody_knows_is_never_answered_and_costs_the_life() -
     assert double.answers("0") == []
 
 
-async def test_a_refusal_waits_for_what_runs_beside_it() -> None:
+async def test_nothing_begins_beside_a_call_that_is_refused() -> None:
+    """Its repeat comes in one response with another command."""
     journal, double = await begun(MemoryWorld()), Codex()
-    await asked(journal, ("c1", "exec_command", {}), ("c2", "exec_command", {}), origin="builtin")
+    await asked(journal, ("c0", "exec_command", {"cmd": "deploy"}), origin="builtin")
+    await journal.tool_gate("c0", "L0")
+    await journal.tool_closed("c0", "unknown", UNKNOWN)
+    await asked(
+        journal,
+        ("c1", "exec_command", {"cmd": "ls"}),
+        ("c2", "exec_command", {"cmd": "deploy"}),
+        origin="builtin",
+    )
     with pytest.raises(ExceptionGroup) as group:
         async with driven(context(journal), double):
             await until(lambda: "turn/start" in double.methods())
             double.say(approval(0, "c1"))
-            await until(lambda: double.answers("0"))
-            double.say(approval(1, "strange"))
-            double.done(ran("c1", 3))
-    assert group.group_contains(HarnessStuck)
-    assert journal.state.tool_calls["c1"].outcome == "failed"
-    assert double.answers("1") == []
+    assert group.group_contains(HarnessStuck, match="c2 must not run")
+    assert journal.state.tool_calls["c1"].released_in is None
+    assert journal.state.tool_calls["c2"].repeats == "c0"
+    assert double.answers("0") == []
 
 
 async def test_a_takeover_says_nothing_again_and_answers_what_is_open() -> None:
@@ -204,6 +213,33 @@ async def test_items_are_mirrored_once_and_frames_are_not() -> None:
         pass
     lines = [line async for line in journal.transcript_lines(transcript_file(journal.state.native_id))]
     assert lines == [line_of(words)]
+
+
+async def test_arguments_that_are_nested_too_deeply_fail_the_call_and_nothing_else() -> None:
+    ran: list[object] = []
+
+    @tool(replay="never")
+    def deploy(version: object) -> str:
+        """Deploy."""
+        ran.append(version)
+        return "deployed"
+
+    journal, double = await begun(MemoryWorld()), Codex()
+    ctx = context(journal)
+    name = "durable_deploy"
+    ctx.tools = ToolHost((deploy,), journal, SESSION, "L1", custom_name=lambda one: f"durable_{one}")
+    deep = b'{"version":' + b"[" * 300 + b"]" * 300 + b"}"
+    await asked(journal, ("c1", name, deep), origin="builtin")
+    head = b'{"id":3,"method":"item/tool/call","params":{"callId":"c1","tool":"durable_deploy","arguments":'
+    async with driven(ctx, double) as ends:
+        await until(lambda: "turn/start" in double.methods())
+        double.say(head + deep + b"}}")
+        await until(lambda: double.answers("3"))
+        double.end()
+    assert [end.kind for end in ends] == ["completed"]
+    assert double.answers("3")[0]["success"] is False
+    assert "nested" in str(double.answers("3")[0]["contentItems"])
+    assert ran == []
 
 
 async def test_a_harness_that_dies_is_told_with_its_last_words() -> None:

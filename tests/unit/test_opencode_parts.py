@@ -8,7 +8,8 @@ from pathlib import Path
 
 from harness_durable.events import AgentSpec
 from harness_durable_adapters.common.shapes import Json, mapping, objects, word
-from harness_durable_adapters.opencode.events import MESSAGE, PART, Conversation, lasting, made, read
+from harness_durable_adapters.opencode.conversation import Conversation
+from harness_durable_adapters.opencode.events import MESSAGE, PART, lasting, made, read
 from harness_durable_adapters.opencode.launch import Start, launch
 from harness_durable_adapters.opencode.naming import made as made_id
 from harness_durable_adapters.opencode.naming import mark, marked, marked_id, session_id

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from harness_durable.policy import CANCELLED, NOT_STARTED, UNKNOWN
 from harness_durable_adapters.common.shapes import Json, mapping
+from harness_durable_adapters.opencode.conversation import Conversation, Newest
 from harness_durable_adapters.opencode.events import (
     CREATED,
     MESSAGE,
     MESSAGE_GONE,
     PART,
     PART_GONE,
-    Conversation,
-    Newest,
     Row,
     lasting,
     made,
@@ -186,6 +185,29 @@ def test_the_newest_rows_come_to_the_same_conversation() -> None:
     after, before = conversation(row for row, _ in kept), conversation(rows)
     assert after.messages.keys() == before.messages.keys()
     assert after.messages[ASKING].tools == before.messages[ASKING].tools
+
+
+def test_what_a_compaction_summed_up_is_not_given_back() -> None:
+    summary = message("msg_5", parentID="msg_4", summary=True)
+    rows = [
+        *BEGUN,
+        message("msg_3", "user"),
+        message("msg_4", "user"),
+        part("prt_c", "msg_4", "compaction", auto=True, tail_start_id="msg_3"),
+        summary,
+    ]
+
+    def given(rows: Sequence[Row]) -> list[str]:
+        newest = Newest()
+        for row in rows:
+            newest.take(row)
+        return [str(row.info["id"]) for row, _ in newest.rows() if row.kind == MESSAGE]
+
+    finished = message("msg_5", parentID="msg_4", summary=True, finish="stop")
+    whole = part("prt_c", "msg_4", "compaction", auto=True)
+    assert given(rows) == [USER, ASKING, "msg_3", "msg_4", "msg_5"]
+    assert given([*rows, finished]) == ["msg_3", "msg_4", "msg_5"]
+    assert given([*rows, finished, whole]) == ["msg_4", "msg_5"]
 
 
 def test_a_line_comes_back_as_it_was_and_what_is_none_is_passed_over() -> None:

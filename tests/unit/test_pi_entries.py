@@ -45,7 +45,7 @@ def test_what_stands_above_a_lost_line_is_not_lost() -> None:
         HEADER,
         user("a", None, "first"),
         b'{"torn',
-        result("c", "b", "x"),
+        user("c", "b", "x"),
         assistant("d", "c", text="y"),
     ]
     entries = parse([HEADER, *repaired(lines, "native")]).entries

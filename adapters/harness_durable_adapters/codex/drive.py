@@ -1,0 +1,243 @@
+"""Driving a life of Codex: what its notices mean, and what it has to be told.
+
+A life begins with a new thread, which gets the conversation so far; then the harness's turn is begun. All ids
+are read from the output again after a takeover, so that nothing has to be remembered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+
+from harness_durable import clock
+from harness_durable.adapter import LifeContext, TurnEnd
+from harness_durable.errors import HarnessStuck
+from harness_durable.sandbox import Link
+
+from ..common.conversation import Conversation, Work
+from ..common.shapes import Json, decode, encode, mapping, outline, word
+from ..common.stopping import close_calls, wants_stop
+from . import frames
+from .delivery import Delivery
+from .gate import reply
+from .history import transcript
+from .items import is_user, note
+from .launch import thread
+from .mirror import finish, mirror
+from .outcome import hopeless, pause, turn_end, waiting
+
+log = logging.getLogger("harness_durable.codex")
+
+_PIECE = 4 << 20
+"""Bytes of a conversation that are given to the harness at a time."""
+CLIENT: Json = {
+    "clientInfo": {"name": "harness_durable", "title": "harness-durable", "version": "1"},
+    "capabilities": {"experimentalApi": True},
+}
+
+
+async def drive(ctx: LifeContext, link: Link) -> TurnEnd:
+    """Speak with the harness until the turn is settled. See ``Adapter.drive``."""
+    return await CodexConversation(ctx, link).run()
+
+
+class CodexConversation(Conversation):
+    """One life, as long as this worker drives it."""
+
+    def __init__(self, ctx: LifeContext, link: Link) -> None:
+        super().__init__(ctx, link)
+        self._said = frames.Said(frozenset(), frozenset(), frozenset())
+        self._pieces: list[list[Json]] = []
+        self._thread = self._turn = ""
+        self._given, self._running = anyio.Event(), anyio.Event()
+        self._unreadable = self._failures = 0
+
+    async def begin(self, said: bytes) -> None:
+        self._said = frames.read_said(said)
+        items, _, _ = await transcript(self.ctx.journal)
+        if frames.TURN not in self._said.asked:
+            self._pieces = pieces(items)
+        self._delivery = await Delivery.begin(self.ctx, self._ask, self._said, items)
+
+    def works(self) -> Sequence[Work]:
+        return self._speak, self._deliver, self._stop
+
+    def loops(self) -> frozenset[str]:
+        return frozenset()
+
+    def report(self) -> None:
+        if self._unreadable or self.lines.too_long:
+            log.warning(
+                "life %s: unreadable output: %d lines that are no frames, %d that are too long",
+                self.ctx.life,
+                self._unreadable,
+                self.lines.too_long,
+            )
+
+    # ----------------------------------------------------------------------------------- reading
+
+    async def take(self, line: bytes, end: int, later: list[Json] | None) -> None:
+        frame = decode(line) or outline(line)  # arguments can be nested too deeply to be read
+        if frame is None:
+            self._unreadable += bool(line.strip())
+        elif "method" not in frame:
+            await self._answered(frame)
+        elif "id" in frame:
+            self._asked(frame, later)
+        else:
+            await self._told(word(frame.get("method")), mapping(frame.get("params")), end, later)
+
+    def _asked(self, question: Json, later: list[Json] | None) -> None:
+        if frames.number_of(question) in self._said.answered:
+            return
+        if later is not None:
+            later.append(question)
+        else:
+            self.serve(question)
+
+    def serve(self, question: Json) -> None:
+        self.serving.begin(frames.number_of(question), lambda: reply(self.ctx, question, self._explain))
+
+    async def _told(self, method: str, params: Json, end: int, later: list[Json] | None) -> None:
+        """A notice. What is about another turn than ours came with the conversation that we gave."""
+        ours = params.get("turnId") == self._turn
+        item = mapping(params.get("item"))
+        match method:
+            case "rawResponseItem/completed" if ours:
+                await mirror(self.ctx, item, end)
+                if not is_user(item) and item.get("role") != "developer":
+                    self._delivery.moving()
+            case "item/completed" if ours:
+                await self._delivery.arrived([word(item.get("clientId"))])
+                await finish(self.ctx, item)
+            case "serverRequest/resolved":
+                number = frames.number_of_id(params.get("requestId"))
+                if later is not None:
+                    later[:] = [one for one in later if frames.number_of(one) != number]
+            case "turn/started":
+                self._begun(mapping(params.get("turn")))
+            case "turn/completed":
+                await self._completed(mapping(params.get("turn")))
+            case "error":
+                self._trouble_with(mapping(params.get("error")), again=params.get("willRetry") is True)
+            case _:
+                return
+
+    async def _answered(self, frame: Json) -> None:
+        """An answer to a request of ours."""
+        number, result = word(frame.get("id")), mapping(frame.get("result"))
+        error = mapping(frame.get("error"))
+        if error and not number.startswith((frames.NOTE, frames.STEER, frames.STOP)):
+            raise HarnessStuck(
+                f"the harness refused {number}: {word(error.get('message'))}; its version may not fit"
+            )
+        if number == frames.INITIALIZE:
+            self.initialized.set()
+            await self._start_thread()
+        elif number == frames.THREAD:
+            self._thread = word(mapping(result.get("thread")).get("id"))
+            self.ctx.ready.set()
+            await self._give(0)
+        elif number.startswith(frames.INJECT):
+            await self._give(int(number.removeprefix(frames.INJECT)) + 1)
+        elif number.startswith(frames.TURN):
+            self._begun(mapping(result.get("turn")))
+
+    def _begun(self, turn: Json) -> None:
+        self._turn = word(turn.get("id"))
+        self._running.set()
+
+    async def _completed(self, turn: Json) -> None:
+        if turn.get("id") != self._turn:
+            return
+        state = self.ctx.journal.state
+        self._failures = self._failures + 1 if turn.get("status") == "failed" else 0
+        seconds = pause(turn, self._failures)
+        if seconds and state.turns[self.ctx.turn].stop_by is None:
+            self._running = anyio.Event()
+            number = f"{frames.TURN}-{self._failures}"
+            self.start(lambda: self._go_on(number, seconds))
+            return
+        end = turn_end(turn, state, state.turns[self.ctx.turn].stop_by)
+        if end.kind == "cancelled":
+            await close_calls(self.ctx)
+        self.end = self.end or end
+
+    async def _go_on(self, number: str, seconds: float) -> None:
+        """The harness has given a turn up that can go on: it is begun again, with nothing new."""
+        if number in self._said.asked:
+            return
+        self.ctx.progress(f"waiting {seconds:.0f} s: the model provider was asked too often")
+        self.waits = max(self.waits, clock.monotonic() + seconds)
+        await clock.sleep(seconds)
+        await self._ask(number, "turn/start", {"input": []})
+
+    def _trouble_with(self, error: Json, *, again: bool) -> None:
+        """The harness will ask the provider again after a while. That it does is shown as soon as it does."""
+        state = self.ctx.journal.state
+        if again and state.turns[self.ctx.turn].stop_by is None:
+            self.end = self.end or hopeless(error, state)
+            self.ctx.progress(waiting(error))
+
+    # ---------------------------------------------------------------------------------- speaking
+
+    async def _ask(self, number: str, method: str, params: Json) -> None:
+        named: Json = {"threadId": self._thread}
+        if method == "turn/steer":
+            named["expectedTurnId"] = self._turn
+        await self.write(frames.request(number, method, {**named, **params}))
+
+    async def _speak(self) -> None:
+        """What the harness has to hear before anything else."""
+        if frames.INITIALIZE not in self._said.asked:
+            await self.write(frames.request(frames.INITIALIZE, "initialize", CLIENT))
+
+    async def _start_thread(self) -> None:
+        if frames.THREAD not in self._said.asked:
+            begun = thread(self.ctx.agent, self.ctx.cwd, self.ctx.tools.specs())
+            await self.write(frames.notice("initialized"))
+            await self.write(frames.request(frames.THREAD, "thread/start", begun))
+
+    async def _give(self, place: int) -> None:
+        """Give the harness the conversation so far, a piece at a time; then it has to hear messages."""
+        if place >= len(self._pieces):
+            self._given.set()
+        elif f"{frames.INJECT}{place}" not in self._said.asked:
+            number = f"{frames.INJECT}{place}"
+            await self._ask(number, "thread/inject_items", {"items": self._pieces[place]})
+
+    async def _explain(self, call: str, why: str) -> None:
+        """Before a call is declined, so that it comes with the next request."""
+        items = [note(f"on the call {call}: {why}")]
+        await self._ask(f"{frames.NOTE}{call}", "thread/inject_items", {"items": items})
+
+    async def _deliver(self) -> None:
+        await self._given.wait()
+        await self._delivery.run()
+
+    async def _stop(self) -> None:
+        """Interrupt when somebody asks for a stop; a harness that does not heed it is given up."""
+        await wants_stop(self.ctx)
+        if self._failures and not self._running.is_set():  # nothing runs: it waits for the provider
+            await close_calls(self.ctx)
+            by = self.ctx.journal.state.turns[self.ctx.turn].stop_by
+            self.leave(TurnEnd("cancelled", reason=f"{by} asked for a stop"))
+            return
+        await self._running.wait()
+        await self._ask(f"{frames.STOP}{self.link.stdin_offset}", "turn/interrupt", {"turnId": self._turn})
+        await self.insist()
+
+
+def pieces(items: Sequence[Json]) -> list[list[Json]]:
+    """The conversation in parts that are not too large for a frame. Pure."""
+    found: list[list[Json]] = []
+    size = 0
+    for item in items:
+        length = len(encode(item))
+        if not found or size + length > _PIECE:
+            found.append([])
+            size = 0
+        found[-1].append(item)
+        size += length
+    return found

@@ -1,0 +1,91 @@
+"""What the log knows that a rebuild needs: responses, and what became of their calls."""
+
+from __future__ import annotations
+
+from harness_durable import clock
+from harness_durable import events as ev
+from harness_durable.adapter import LifeContext
+from harness_durable.payload import Payload
+from harness_durable.policy import told
+from harness_durable.state import ModelCall, ToolCall
+
+from ..common.endings import ending
+from ..common.shapes import Json, decode, mapping, word
+from . import response as responses
+from .conversation import Conversation
+from .naming import mark, marked, session_id
+from .rebuild import Answer, Case, Response
+
+
+async def gather(ctx: LifeContext, conversation: Conversation) -> Case:
+    state = ctx.journal.state
+    shown = conversation.calls()
+    asking = [call for call in state.model_calls.values() if call.agent is None and call.tool_calls]
+    found = [await _response(ctx, call, frozenset(shown)) for call in asking]
+    wanted = {call for one in found if one.recorded is not None for call in one.calls}
+    wanted |= {call for call, part in shown.items() if _doubtful(state.tool_calls.get(call), part)}
+    answers = {
+        name: await _answer(ctx, state.tool_calls[name])
+        for name in wanted
+        if name in state.tool_calls and not state.tool_calls[name].open
+    }
+    return Case(
+        session=session_id(state.native_id),
+        running=ctx.rung != "start" and _shown(ctx, conversation),
+        model=ctx.agent.model,
+        cwd=ctx.cwd,
+        now=clock.now_ms(),
+        responses=found,
+        answers=answers,
+        ending=ending(state),
+    )
+
+
+def _shown(ctx: LifeContext, conversation: Conversation) -> bool:
+    """Has the harness got the message of the turn?"""
+    number = mark(ctx.journal.state.native_id, ctx.turn)
+    return any(said.is_user and marked(said.id) == number for said in conversation.messages.values())
+
+
+def _doubtful(call: ToolCall | None, part: Json) -> bool:
+    """May what the harness wrote of a call be untrue?"""
+    if call is None or call.open:
+        return False
+    return call.outcome not in ("completed", "failed") or mapping(part.get("state")).get("status") == "error"
+
+
+async def _response(ctx: LifeContext, call: ModelCall, shown: frozenset[str]) -> Response:
+    tools = [ctx.journal.state.tool_calls[name] for name in call.tool_calls]
+    opened = any(tool.open for tool in tools)
+    began = any(tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools)
+    recorded = None
+    if began and not opened and not shown.issuperset(call.tool_calls):
+        recorded = responses.parse(call.content_type, await _body(ctx, call))
+    return Response(call.id, call.tool_calls, opened, began, recorded)
+
+
+async def _body(ctx: LifeContext, call: ModelCall) -> bytes:
+    """From the log: the state keeps no contents of settled turns."""
+    event = await ctx.journal.reader.event(call.completed_seq)
+    return await ctx.journal.reader.content(event.body) if isinstance(event, ev.ModelCompleted) else b""
+
+
+async def _answer(ctx: LifeContext, call: ToolCall) -> Answer:
+    reader = ctx.journal.reader
+    result, detail = await _outcome(ctx, call)
+    text = await reader.text(result) if result is not None else told(call)
+    form = (decode(await reader.content(detail)) or {}) if detail is not None else {}
+    exact = word(form.get("output")) or text
+    ran = call.outcome in ("completed", "failed")
+    return Answer(call.outcome == "completed", ran, exact, form)
+
+
+async def _outcome(ctx: LifeContext, call: ToolCall) -> tuple[Payload | None, Payload | None]:
+    """Result and detail, from the log for the same reason."""
+    match await ctx.journal.reader.event(call.outcome_seq):
+        case ev.ToolCompleted() | ev.ToolFailed() as event:
+            return event.result, event.detail
+        case ev.ToolCancelled() | ev.ToolNotStarted() | ev.ToolUnknown() | ev.ToolRefused() as event:
+            return event.result, None
+        case _:
+            return None, None

@@ -1,0 +1,71 @@
+"""Names that must be the same in every life, so that recovery finds what is there already.
+
+The harness sorts by its ids: each begins with a time. So a message's id is made when it is sent, and only the
+second half of it, its *mark*, is the same in every life."""
+
+from __future__ import annotations
+
+import hashlib
+
+PROVIDER = "durable"
+"""What the harness calls the gateway."""
+
+AGENT = "build"
+"""The harness's own agent that works; we do not define one."""
+
+BARRIER = "durable_barrier"
+"""A tool that our plugin declares and no model sees: the harness lists it if the plugin is in place."""
+
+_MARK = 14
+_TIME = (1 << 48) - 1
+_PER_MS = 4096
+
+
+def custom_tool(tool: str) -> str:
+    """How the model sees a custom tool."""
+    return f"durable_{tool}"
+
+
+def is_custom(name: str) -> bool:
+    return name.startswith("durable_") and name != BARRIER
+
+
+def plain(name: str) -> str:
+    """A custom tool's own name, from the one that the model sees."""
+    return name.removeprefix("durable_")
+
+
+def session_id(native: str) -> str:
+    """The harness's id of the session."""
+    return f"ses_{_digest(native)[:26]}"
+
+
+def events_file(native: str) -> str:
+    """The session's events, as the log names them."""
+    return f"{session_id(native)}.events"
+
+
+def mark(native: str, message: str) -> str:
+    """What the id of a message ends with."""
+    return _digest(f"{native}/message/{message}")[:_MARK]
+
+
+def marked(number: str) -> str:
+    """The mark within an id of the harness's."""
+    return number[-_MARK:]
+
+
+def made(kind: str, ms: int, what: str, place: int = 0) -> str:
+    """An id as the harness makes them: ``kind`` is ``msg``, ``prt`` or ``evt``, ``ms`` a time. Ids of one
+    ``ms`` are sorted by ``place``; ``what`` tells them apart from all others."""
+    time = (ms * _PER_MS + place) & _TIME
+    return f"{kind}_{time:012x}{_digest(what)[:_MARK]}"
+
+
+def marked_id(ms: int, message_mark: str) -> str:
+    """The id of a message that is sent at ``ms``."""
+    return f"msg_{(ms * _PER_MS) & _TIME:012x}{message_mark}"
+
+
+def _digest(what: str) -> str:
+    return hashlib.sha256(what.encode("utf-8", "backslashreplace")).hexdigest()

@@ -1,0 +1,137 @@
+"""The crash points that matter most, with Pi; with ``HARNESS_DURABLE_CRASH=full`` all, with every death."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness_durable.crashpoints import DEATHS
+from harness_durable.testing.provider.policies import Script
+from harness_durable.testing.provider.policies.steps import Steps
+from harness_durable.testing.provider.reply import Reply, Text, ToolUse, say
+from tests.crash.campaign import campaign
+from tests.crash.invariants import Expectation, examine
+from tests.crash.scene import EFFECTS, FULL, MESSAGE, Scene, wait_for
+from tests.crash.test_matrix import RECOVERY_POINTS, TURN_POINTS
+
+WORLDS = ("sqlite", "file") if FULL else ("sqlite",)
+SHORT = (
+    *("model.requested", "model.completed", "model.forwarding", "tool.released", "tool.effect_done"),
+    *("tool.completed", "transcript.appended", "turn.completing", "recovery.rebuilt", "recovery.continued"),
+)
+LONG = 30.0
+"""Seconds that a command would go on if nobody ended it."""
+
+
+def deaths(point: str) -> tuple[str, ...]:
+    return DEATHS if FULL else (DEATHS[SHORT.index(point) % len(DEATHS)],)
+
+
+CASES = [
+    pytest.param(world, point, death, id=f"{world}-{point}-{death}")
+    for world in WORLDS
+    for point in ((*TURN_POINTS, *RECOVERY_POINTS) if FULL else SHORT)
+    for death in deaths(point)
+]
+
+
+@pytest.mark.parametrize(("world", "point", "death"), CASES)
+async def test_a_turn_survives(tmp_path: Path, world: str, point: str, death: str) -> None:
+    with Scene(tmp_path, world, adapter="pi") as scene:
+        if point in RECOVERY_POINTS:
+            first = scene.worker(
+                HARNESS_DURABLE_CRASH_AT="tool.released", HARNESS_DURABLE_CRASH_DEATH="harness"
+            )
+            assert first.wait(timeout=120) == -signal.SIGKILL, scene.tail()
+        worker = scene.worker(
+            HARNESS_DURABLE_CRASH_AT=point,
+            HARNESS_DURABLE_CRASH_DEATH=death,
+            HARNESS_DURABLE_LEASE_SECONDS="1" if point == "lease.renewing" else "3",
+        )
+        assert worker.wait(timeout=120) == -signal.SIGKILL, scene.tail()
+        assert scene.finish() == 0, scene.tail()
+        report = await examine(scene)
+        assert report.violations == [], scene.tail()
+        assert report.status == "completed"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_command_of_ten_seconds_survives_its_worker(tmp_path: Path, world: str) -> None:
+    with Scene(tmp_path, world, policy=Steps(steps=1, pair_every=0, nap=10.0), adapter="pi") as scene:
+        worker = scene.worker()
+        wait_for(scene.has_effects, "the command's effect")
+        worker.kill()
+        worker.wait()
+        harness = scene.harnesses()
+        assert len(harness) == 1
+        heir = scene.worker()
+        wait_for(lambda: scene.said("attaches"), "the next worker to attach")
+        assert scene.harnesses() == harness
+        assert heir.wait(timeout=120) == 0, scene.tail()
+        report = await examine(scene)
+        assert (report.violations, report.lives, report.unknown) == ([], 1, 0), scene.tail()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_a_batch_that_is_killed_after_its_second_call_does_the_rest_once(
+    tmp_path: Path, world: str
+) -> None:
+    """The third is unknown; those that never ran run in the next life, in the same turn."""
+    batch = does(shell("p1"), custom("p2"), shell("p3", LONG), custom("p4"), shell("p5"))
+    with Scene(tmp_path, world, policy=Script((batch, say("all five"))), adapter="pi") as scene:
+        worker = scene.worker()
+        happened(scene, "p3")
+        scene.die(worker, "harness")
+        assert scene.finish() == 0, scene.tail()
+        report = await examine(scene, Expectation(once=("p1", "p2", "p3", "p4", "p5")))
+        assert report.violations == [], scene.tail()
+        assert report.outcomes == {"completed": 4, "unknown": 1}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("heard", [True, False], ids=["worker-heard-it", "worker-was-dead"])
+async def test_a_stop_is_kept_over_the_death_of_worker_and_harness(
+    tmp_path: Path, world: str, *, heard: bool
+) -> None:
+    between = say("the turn that was stopped ends with a message of our own, so this is not asked for")
+    policy = Script((does(shell("slow", LONG)), between, does(shell("next")), say("on we go")))
+    with Scene(tmp_path, world, policy=policy, adapter="pi") as scene:
+        worker = scene.worker()
+        happened(scene, "slow")
+        if not heard:
+            scene.die(worker, "worker")
+        assert scene.client("stop").wait(timeout=60) == 0, scene.tail()
+        scene.die(worker, "harness")
+        assert scene.finish(wanted=1) == 1, scene.tail()
+        assert scene.finish("next") == 0, scene.tail()
+        report = await examine(scene, Expectation(once=("slow", "next"), ends={MESSAGE: ("cancelled",)}))
+        assert report.violations == [], scene.tail()
+        assert report.turns == {MESSAGE: "cancelled", "next": "completed"}
+        assert (report.text, report.lives) == ("on we go", 2), "a life was begun for a stopped turn"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_random_kills_break_no_invariant(world: str, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = campaign(8, world, "pi", seed=20261130)
+    assert summary["violations"] == [], capsys.readouterr().out
+
+
+def shell(token: str, nap: float = 0.0) -> ToolUse:
+    """The effect, a nap, and the mark of a command that was not cut off."""
+    command = f"echo {token} >> {EFFECTS}; sleep {nap}"
+    mark = f"; echo {token}-woke >> {EFFECTS}" if nap >= LONG else ""
+    return ToolUse("bash", {"command": command + mark})
+
+
+def custom(token: str) -> ToolUse:
+    return ToolUse("durable_effect", {"token": token})
+
+
+def does(*blocks: ToolUse) -> Reply:
+    return Reply((Text("I do it"), *blocks))
+
+
+def happened(scene: Scene, token: str) -> None:
+    wait_for(lambda: token in scene.effects.read_text().split(), f"the effect {token}")
