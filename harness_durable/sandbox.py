@@ -119,8 +119,8 @@ class Link(Protocol):
         ...
 
     async def dial(self, port: int) -> ByteStream:
-        """A connection to 127.0.0.1:``port`` as the harness sees it, for one that is spoken with over a server
-        of its own. It ends at once if nobody listens there."""
+        """A connection to 127.0.0.1:``port`` as the harness sees it, for one that is spoken with over a
+        server of its own. It ends at once if nobody listens there."""
         ...
 
     async def pid(self) -> int:

@@ -75,7 +75,7 @@ def test_a_newer_format_says_so_even_if_its_kind_is_not_known(kind: str) -> None
 
 
 def test_a_kind_that_a_newer_worker_wrote_is_not_called_damage() -> None:
-    with pytest.raises(LogTooNew, match="'turn.dreamt'.*upgrade harness-durable"):
+    with pytest.raises(LogTooNew, match=r"'turn\.dreamt'.*upgrade harness-durable"):
         codec.decode(b'{"v":1,"kind":"turn.dreamt","turn":"m"}', "record 3")
 
 
