@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ADAPTER ?= claude-code
+ADAPTERS := claude-code codex opencode pi
 WORLD ?= sqlite
 KILLS ?= 50
 POINT ?= tool.effect_done
@@ -30,8 +31,7 @@ demo: setup ## a real agent is killed in the middle of a deployment, and comes b
 
 test: setup ## everything, with real harness binaries
 	scripts/system-packages
-	$(BIN)/harness-durable install claude-code
-	$(BIN)/harness-durable install claude-code --version 2.1.197
+	set -e; for adapter in $(ADAPTERS); do $(BIN)/harness-durable install $$adapter --all-versions; done
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
 
 test-quick: setup ## what needs no harness binary

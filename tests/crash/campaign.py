@@ -41,7 +41,7 @@ def one_turn(
     mood = rng.choice(("calm", "messy"))
     with Scene(root, world, policy=policy, adapter=adapter, mood=mood) as scene:
         slow = SLOWNESS.get(adapter, 1.0)
-        people = _people(scene, rng, kind, LATEST * slow)
+        people = _people(scene, rng, kind, LATEST * min(slow, 2.0))
         kills = _drive(scene, rng, min(left, MOST_KILLS_A_TURN), slow)
         for person in people:
             person.wait(timeout=60)

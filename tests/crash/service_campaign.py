@@ -3,7 +3,7 @@
 ``python -m tests.crash.service_campaign --workers 3 --sessions 30 --minutes 10``. Clients send messages all
 the time, each again until it is accepted; a supervisor starts what was killed. In the end every message must
 have exactly one finished turn, every invariant must hold, and no session may have waited longer than
-``LEASE`` plus ``SLACK`` for an owner (see ``waits``).
+``LEASE`` plus ``SLACK`` for an owner while there was a worker (see ``waits``).
 """
 
 from __future__ import annotations
@@ -213,6 +213,7 @@ class Campaign:
             "driven_at_once": waits.most,
             "looks": waits.looks,
             "waits": len(lengths),
+            "seconds_without_any_worker": round(waits.nobody, 1),
             "wait_seconds": {
                 "bound": bound,
                 "longest": _rounded(lengths, 0.0),

@@ -57,21 +57,31 @@ async def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_wait_ends_with_an_owner_that_is_alive_and_holds_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
+    now, alive = 0.0, {1, 2}
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    waits = Waits(Path("nowhere"), 0, "nobody", "crash", "app", lambda: {1, 2})
-    looks: list[list[tuple[object, ...]]] = [
-        [("a", 1, True), ("b", None, False)],
-        [("a", 1, False), ("b", 7, True)],  # a lease that ended; a process that is dead
-        [("a", 2, True)],
-        [("a", 2, True), ("c", None, False)],
+    waits = Waits(Path("nowhere"), 0, "nobody", "crash", "app", lambda: alive)
+    looks: list[tuple[list[tuple[object, ...]], set[int]]] = [
+        ([("a", 1, True), ("b", None, False)], {1, 2}),
+        ([("a", 1, False), ("b", 7, True)], {1, 2}),  # a lease that ended; a process that is dead
+        ([("a", 2, True)], {2}),
+        ([("a", 2, True), ("c", None, False)], {2}),
+        ([("a", 2, True), ("c", None, False)], {2}),
     ]
-    for rows in looks:
+    for rows, registered in looks:
         now += 10.0
-        waits.seen(rows)
-    now += 1.0
-    assert waits.all() == [(20.0 + EVERY, "b"), (10.0 + EVERY, "a"), (1.0 + EVERY, "c")]
-    assert (waits.due, waits.most, waits.looks) == ({"a", "c"}, 1, 4)
+        waits.seen(rows, registered)
+    assert waits.all() == [(20.0 + EVERY, "b"), (10.0 + EVERY, "c"), (10.0 + EVERY, "a")]
+    assert (waits.due, waits.busy, waits.most, waits.looks) == ({"a", "c"}, {2}, 1, 5)
+
+    alive.clear()  # and what is started in their place takes its time to come up
+    for owner in (2, None):
+        now += 10.0
+        waits.seen([("c", owner, owner == 2)], {2})
+    alive.add(3)
+    now += 10.0
+    waits.seen([("c", None, False)], {3})
+    assert waits.all()[0] == (20.0 + EVERY, "c")
+    assert waits.nobody == 20.0
 
 
 def _spoil_the_last_request(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[bytes], bytes]) -> None:

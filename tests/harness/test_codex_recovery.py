@@ -18,11 +18,12 @@ from harness_durable.testing.provider.messages import results, tool_calls
 from harness_durable.testing.provider.policies.simple import Script
 from harness_durable_adapters.codex.rollout import parse
 from harness_durable_adapters.common.shapes import Json
+from tests.harness.claude_rig import tried
 from tests.harness.codex_rig import SESSION, VERSIONS, CodexRig, bash, patch
 
 FILES = sorted(Path(__file__).parents[3].glob("shared/cases/files/codex/*.jsonl"))
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
 
 
 async def begun(rig: CodexRig, text: str = "go") -> None:

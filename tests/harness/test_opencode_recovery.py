@@ -13,10 +13,11 @@ from harness_durable.state import Session
 from harness_durable.testing.provider import Reply, Request, Style, Text, ToolUse, Usage, say
 from harness_durable.testing.provider.messages import tool_calls
 from harness_durable.testing.provider.policies.simple import Script
+from tests.harness.claude_rig import tried
 from tests.harness.opencode_rig import SESSION, VERSIONS, bash
 from tests.harness.opencode_rig import OpenCodeRig as Rig
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
 
 
 async def begun(rig: Rig, text: str = "go") -> None:

@@ -16,9 +16,10 @@ from harness_durable.testing.provider import Policy, Reply, Request, Style, Text
 from harness_durable.testing.provider.messages import last_user_text, tool_calls
 from harness_durable.testing.provider.policies.simple import Script
 from harness_durable_adapters.pi.launch import SETTINGS
+from tests.harness.claude_rig import tried
 from tests.harness.pi_rig import SESSION, VERSIONS, PiRig, bash
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
 
 
 async def begun(rig: PiRig, text: str = "go") -> None:

@@ -268,8 +268,9 @@ def test_the_configuration_is_quiet_and_has_no_approval_policy() -> None:
 
 def test_custom_tools_have_names_of_their_own() -> None:
     specs: list[Json] = [{"name": "apply_patch", "description": "d", "inputSchema": {"type": "object"}}]
-    begun = thread(AGENT, "/ws", specs)
+    begun = thread(AGENT, specs)
     assert begun["approvalPolicy"] == "untrusted"
+    assert "cwd" not in begun, "Codex would trust the workspace"
     assert begun["dynamicTools"] == [
         {
             "type": "function",

@@ -78,6 +78,8 @@ def test_an_error_is_told_by_its_code() -> None:
     assert (failed(api, None).code, failed(api, None).transient) == ("api_401", False)
     assert failed(api, "Ann").kind == "cancelled"
     assert failed({"name": "UnknownError", "data": {}}, None).code == "UnknownError"
+    unknown: Json = {"name": "UnknownError", "data": {"message": "Error: no\n    at a (b:1)"}}
+    assert failed(unknown, None).reason == "Error: no"
     assert gave_up(503, "x").transient
     assert not gave_up(429, "x").transient
     assert gave_up(None, "x").code == "connection_failed"

@@ -195,7 +195,7 @@ class CodexConversation(Conversation):
 
     async def _start_thread(self) -> None:
         if frames.THREAD not in self._said.asked:
-            begun = thread(self.ctx.agent, self.ctx.cwd, self.ctx.tools.specs())
+            begun = thread(self.ctx.agent, self.ctx.tools.specs())
             await self.write(frames.notice("initialized"))
             await self.write(frames.request(frames.THREAD, "thread/start", begun))
 

@@ -48,6 +48,8 @@ _OFF = (
     "tool_suggest",
     "skill_search",
     "sleep_tool",
+    "hooks",
+    "skill_mcp_dependency_install",
 )
 """Features that would ask the network, start programs, run a loop of their own, or drop what is paid for."""
 
@@ -113,10 +115,12 @@ def configuration(start: Start) -> str:
     )
 
 
-def thread(agent: AgentSpec, cwd: str, tools: Sequence[Json]) -> Json:
-    """What a thread is begun with. ``tools`` are the custom ones, as ``ToolHost.specs`` lists them."""
+def thread(agent: AgentSpec, tools: Sequence[Json]) -> Json:
+    """What a thread is begun with. ``tools`` are the custom ones, as ``ToolHost.specs`` lists them.
+
+    It must not name the folder, in which the process is anyway: Codex would trust a workspace that is named
+    so, and then its ``.codex`` folder could let commands run unasked, start servers, name another model."""
     begun: Json = {
-        "cwd": cwd,
         "approvalPolicy": "untrusted",
         "sandbox": "danger-full-access",
         "experimentalRawEvents": True,

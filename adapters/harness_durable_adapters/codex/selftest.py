@@ -36,6 +36,8 @@ SECONDS = 60.0
 _DENIED, _CUT = "call_selftestdenied", "call_selftestcut"
 _PROMPT = "self-test"
 _TEXT = "self-test: this result was written by recovery"
+_TRAP = 'prefix_rule(pattern=["touch"], decision="allow")\n'
+"""A workspace that would let the command run unasked, if its word counted."""
 _STORY = Script(
     (
         Reply((ToolUse("exec_command", {"cmd": "touch ran"}, id=_DENIED),)),
@@ -76,7 +78,9 @@ class _Test:
         self.asked = self.mirrored = self.ended = False
 
     async def run(self) -> None:
-        await anyio.Path(self.work).mkdir(parents=True)
+        rules = anyio.Path(self.work / ".codex" / "rules")
+        await rules.mkdir(parents=True)
+        await (rules / "default.rules").write_text(_TRAP)
         await self._life([], frames.user_text(_PROMPT))
         items = paired(conversation(self._items, frozenset()))
         calls = [item for item in items if is_call(item)]
@@ -118,7 +122,7 @@ class _Test:
                 params, number = mapping(frame.get("params")), word(frame.get("id"))
                 if number == frames.INITIALIZE:
                     await stdin.send(frames.notice("initialized"))
-                    begun = thread(agent, str(self.work), [])
+                    begun = thread(agent, [])
                     await stdin.send(frames.request(frames.THREAD, "thread/start", begun))
                 elif number == frames.THREAD:
                     name = word(mapping(mapping(frame.get("result")).get("thread")).get("id"))

@@ -52,6 +52,7 @@ class OpenCodeConversation(Conversation):
         super().__init__(ctx, link)
         self._port = 0
         self._listening = anyio.Event()
+        self._connected = anyio.Event()
         self._news = anyio.Event()
         self._idle_since: float | None = None
         self._reminders = 0
@@ -99,8 +100,9 @@ class OpenCodeConversation(Conversation):
         self.ctx.ready.set()
         self._delivery = await Delivery.begin(self.ctx, self._server, self._mirror)
         self.initialized.set()
-        self.start(self._delivery.run)
         self.start(self._listen)
+        await self._connected.wait()  # some errors are told in events only, and once
+        self.start(self._delivery.run)
         await self._follow()
 
     async def _follow(self) -> None:
@@ -177,9 +179,10 @@ class OpenCodeConversation(Conversation):
         match event.get("type"):
             case "session.status" if said.get("sessionID") == self._mirror.session:
                 await self._retrying(mapping(said.get("status")))
-            case "session.error" if said.get("sessionID") == self._mirror.session:
+            case "session.error" if said.get("sessionID") in (None, self._mirror.session):
                 self._error = mapping(said.get("error"))  # of which no message tells, perhaps
             case "permission.asked" | "question.asked" | None:  # None: the stream stands
+                self._connected.set()
                 await asks.answer(self.ctx, self._server, self._mirror.session)
             case _:
                 return

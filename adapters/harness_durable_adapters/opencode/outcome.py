@@ -11,6 +11,8 @@ MOST_ATTEMPTS = 10
 """Of one model call. The harness itself would ask for ever."""
 
 _GOES_ON = frozenset({"tool-calls", "unknown"})
+_REASON = 500
+"""Characters of a reason that the log keeps."""
 _PASSING = (408, 500, 599)
 
 
@@ -33,7 +35,8 @@ def failed(error: Json, stopped_by: str | None) -> TurnEnd:
         return TurnEnd("cancelled", reason=f"{stopped_by} asked for a stop")
     data = mapping(error.get("data"))
     name, status = word(error.get("name")), data.get("statusCode")
-    reason = word(data.get("message")) or name or "the harness gave no reason"
+    said = word(data.get("message")).strip().splitlines()  # the first line, and perhaps a stack trace
+    reason = said[0][:_REASON] if said else name or "the harness gave no reason"
     if not isinstance(status, int):
         return TurnEnd("failed", code=name or "error", reason=reason)
     return TurnEnd("failed", code=f"api_{status}", reason=reason, transient=_passes(status))

@@ -17,7 +17,8 @@ const custom = new Set(told.tools.map((tool) => tool.name));
 const mark = new RegExp(`^${told.mark}([0-9a-f-]+)>\n`);
 
 let mirrored = told.entries; // how many entries of the session the log has
-const allowed = new Set(); // calls that may run
+const allowed = new Set(); // calls of built-in tools that may run
+const ended = new Set(); // calls whose outcome was told
 const recorded = new Map(); // results of calls that ran in an earlier life
 
 async function ask(ctx, kind, about, signal) {
@@ -36,7 +37,7 @@ function text(words) {
 async function beforeCall(event, ctx) {
   const answer = await ask(ctx, "call", { call: event.toolCallId, tool: event.toolName }, ctx.signal);
   if (answer?.run) {
-    allowed.add(event.toolCallId);
+    if (!custom.has(event.toolName)) allowed.add(event.toolCallId);
     return undefined;
   }
   if (answer?.result) recorded.set(event.toolCallId, answer.result);
@@ -44,6 +45,7 @@ async function beforeCall(event, ctx) {
 }
 
 async function afterCall(event, ctx) {
+  ended.add(event.toolCallId);
   if (custom.has(event.toolName)) return undefined; // it ran in the worker, which has recorded its result
   const { toolCallId: call, toolName: tool, isError, content, details, structuredContent } = event;
   try {
@@ -56,7 +58,7 @@ async function afterCall(event, ctx) {
 }
 
 // Before a message is written down: a user's message loses its mark, which becomes a member of its own, and a
-// call that did not run gets the result that the log has.
+// call that did not run, or was stopped before it told its outcome, gets the result that the log has.
 function asWritten(message, ctx) {
   if (message.role === "user") {
     const [first, ...others] = Array.isArray(message.content) ? message.content : [];
@@ -65,11 +67,11 @@ function asWritten(message, ctx) {
     const said = { ...first, text: first.text.slice(found[0].length) };
     return { ...message, content: [said, ...others], durable: found[1] };
   }
-  if (message.role !== "toolResult" || allowed.has(message.toolCallId)) return undefined;
-  const known = recorded.get(message.toolCallId);
-  if (known) return { ...message, ...known };
-  if (ctx.signal?.aborted) return { ...message, content: text(told.notRun) };
-  return undefined;
+  const call = message.role === "toolResult" ? message.toolCallId : undefined;
+  if (call === undefined || ended.has(call)) return undefined;
+  if (recorded.has(call)) return { ...message, ...recorded.get(call) };
+  if (!ctx.signal?.aborted) return undefined;
+  return { ...message, content: text(allowed.has(call) ? told.cut : told.notRun) };
 }
 
 function customTool(tool) {

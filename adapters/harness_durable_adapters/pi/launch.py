@@ -16,7 +16,7 @@ import msgspec
 from harness_durable.adapter import Launch
 from harness_durable.errors import BadSetting
 from harness_durable.events import AgentSpec, ReplayPolicy
-from harness_durable.policy import STOPPED
+from harness_durable.policy import CANCELLED, STOPPED
 from harness_durable.sandbox import Content
 
 from ..common.shapes import Json, encode
@@ -123,6 +123,7 @@ def _told(start: Start) -> Json:
         "command": COMMAND,
         "mark": MARK,
         "notRun": STOPPED,
+        "cut": CANCELLED,
         "entries": start.entries,
         "sequential": sequential(start.policies),
         "tools": tools,
