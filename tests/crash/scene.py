@@ -132,6 +132,7 @@ class Scene:
         self.effects = self._effects()
         self.effects.touch()
         self._provider: subprocess.Popen[str] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
     @property
@@ -171,6 +172,9 @@ class Scene:
         provider.terminate()
         provider.wait()
         cast(IO[str], provider.stdout).close()
+        for process in self._started:  # of a test that failed: it would begin another life
+            process.kill()
+            process.wait()
         self.kill_lives()
 
     def worker(
@@ -220,7 +224,8 @@ class Scene:
         }
         with self.errors.open("ab") as errors:
             command = [*host.enter, *command]
-            return subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)
+            self._started.append(subprocess.Popen(command, env=environment, stdout=errors, stderr=errors))
+        return self._started[-1]
 
     def _policy(self) -> list[str]:
         if isinstance(self.policy, Script):

@@ -19,15 +19,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
 
 
 async def test_a_message_is_answered_and_its_tools_are_recorded(tmp_path: Path, version: str) -> None:
-    calls = (Text("I look"), bash("echo out; echo err >&2", "call_1"), patch("new.txt", "hello", "call_2"))
+    calls = (Text("I look"), bash("echo out; echo more", "call_1"), patch("new.txt", "hello", "call_2"))
     async with CodexRig.open(tmp_path, version, Script((Reply(calls), say("done"))), tools=None) as rig:
         state = await rig.say("look around")
         turn = state.turns["m-1"]
         assert (turn.status, turn.text and turn.text.text) == ("completed", "done"), turn.reason
         outcomes = {call.id: (call.outcome, call.releases) for call in state.tool_calls.values()}
         assert outcomes == {"call_1": ("completed", 1), "call_2": ("completed", 1)}
-        assert "out\nerr" in rig.seen("call_1")
-        assert "out\nerr" in await rig.result_of("call_1", state)
+        assert "out\nmore" in rig.seen("call_1")
+        assert "out\nmore" in await rig.result_of("call_1", state)
         assert (rig.workspace / "new.txt").read_text() == "hello\n"
         assert state.messages["m-1"].status == "delivered"
 

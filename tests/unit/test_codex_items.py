@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness_durable.events import AgentSpec
+from harness_durable.runtime.equipment import Equipment
+from harness_durable.settings import resolve
 from harness_durable.state import Session
 from harness_durable_adapters.codex import frames
 from harness_durable_adapters.codex.catalog import direct
@@ -279,6 +281,13 @@ def test_custom_tools_have_names_of_their_own() -> None:
             "inputSchema": {"type": "object"},
         }
     ]
+
+
+def test_sessions_of_codex_use_a_model_of_its_own_unless_one_is_named() -> None:
+    usual, named = resolve({}, {}).settings, resolve({"model": "mine"}, {}).settings
+    assert Equipment(usual).model("codex") == "gpt-5.5"
+    assert Equipment(usual).model("claude-code") == usual.model
+    assert Equipment(named).model("codex") == "mine"
 
 
 def test_a_model_of_code_mode_is_given_the_ordinary_tools() -> None:
