@@ -6,6 +6,7 @@ calls could not be gated one by one, so these models are given the ordinary tool
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,13 +49,14 @@ def _models(binary: str) -> list[Json]:
 
 
 def _asked(binary: str) -> list[Json]:
-    nowhere = {"CODEX_HOME": "/", "HOME": "/", "PATH": "/usr/bin:/bin"}
-    try:
-        told = subprocess.run(
-            [binary, "debug", "models"], capture_output=True, env=nowhere, timeout=SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessMissing(
-            f"{binary} cannot be asked for its models ({error}); run `harness-durable install codex` again"
-        ) from error
+    with tempfile.TemporaryDirectory(prefix="harness-durable-models-") as home:
+        nowhere = {"CODEX_HOME": home, "HOME": home, "TMPDIR": home, "PATH": "/usr/bin:/bin"}
+        try:
+            told = subprocess.run(
+                [binary, "debug", "models"], capture_output=True, env=nowhere, timeout=SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HarnessMissing(
+                f"{binary} cannot tell its models ({error}); run `harness-durable install codex` again"
+            ) from error
     return objects((decode(told.stdout) or {}).get("models"))
