@@ -3,7 +3,7 @@
 An event says what happened, in the past tense. Everything else (turns, lives, calls, cost) is derived by
 ``fold``. What surprises: ids of lives and calls are part of the events, so that a fold never has to invent
 one; and whatever a harness, a model or a tool said is a ``Payload``, never parsed here. To add a kind: a
-struct in the module of its subject, its name in ``AnyEvent``, a transition in ``journal``, a case in ``fold``.
+struct in its module, its name in ``AnyEvent``, a transition in ``journal`` and a case in ``fold``.
 """
 
 from __future__ import annotations
