@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import anyio
@@ -312,6 +313,27 @@ async def test_a_steer_that_was_lost_with_the_harness_is_given_again(tmp_path: P
         state = await rig.finished()
         assert state.messages["s-1"].status == "delivered"
         assert "look left" in str(rig.requests[-1].body)
+        assert state.turns["m-1"].status == "completed"
+
+
+async def test_a_steer_that_an_answered_request_held_is_not_said_again(tmp_path: Path, version: str) -> None:
+    """The harness was lost after it had sent the steer to the model, and before it had written that down."""
+    first = Reply((bash("until [ -e said ]; do sleep 0.1; done; sleep 1; echo one", "toolu_1"),))
+    second = Reply((bash("echo two", "toolu_2"),))
+    third = Reply((bash("echo three", "toolu_3"),))
+    async with Rig.open(tmp_path, version, Script((first, second, third, say("done")))) as rig:
+        await begun(rig)
+        process = rig.worker(
+            HARNESS_DURABLE_CRASH_AT="model.completed:2", HARNESS_DURABLE_CRASH_DEATH="harness"
+        )
+        await rig.until(lambda state: _running(state, "toolu_1"))
+        await (await Inbox.open(rig.world, SESSION)).accept("s-1", "look left", "steer")
+        (rig.workspace / "said").touch()
+        assert await anyio.to_thread.run_sync(process.wait) == -signal.SIGKILL, rig.tail()
+        assert "look left" in str(rig.requests[-1].body)
+        state = await rig.finished()
+        assert state.messages["s-1"].status == "delivered"
+        assert str(rig.requests[-1].body).count("look left") == 1
         assert state.turns["m-1"].status == "completed"
 
 

@@ -11,7 +11,7 @@ import msgspec
 from ..common.shapes import Json
 from .naming import line_uuid
 from .response import Recorded
-from .transcript import Line, made
+from .transcript import SHOWS, Line, made
 
 BROKEN_OFF = "it ended before the model had the last word"
 """What became of a turn of which nothing more is known."""
@@ -21,11 +21,13 @@ OPENING = "[Note by harness-durable, not by the user: how this conversation bega
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the model is told about a call: the content of its result, and the harness's structured form."""
+    """What the model is told about a call: the content of its result, and the harness's structured form.
+    ``shows``: uuids of steers whose words the harness has put into the content."""
 
     content: object
     is_error: bool
     detail: object
+    shows: tuple[str, ...] = ()
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -123,8 +125,14 @@ def result_line(asked: Line, call: str, answer: Answer, case: Case) -> Line:
             "message": {"role": "user", "content": [block]},
             "toolUseResult": answer.detail,
             "sourceToolAssistantUUID": asked.uuid,
+            **marked(answer),
         }
     )
+
+
+def marked(answer: Answer) -> Json:
+    """What a line with this answer says for those who deliver messages."""
+    return {SHOWS: " ".join(answer.shows)} if answer.shows else {}
 
 
 def opening_line(lines: Sequence[Line], case: Case) -> Line:

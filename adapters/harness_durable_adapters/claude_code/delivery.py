@@ -57,6 +57,6 @@ async def _shown(ctx: LifeContext) -> set[str]:
     wanted = [message_uuid(state.native_id, message).encode() for message in turn]
     async for raw in ctx.journal.transcript_lines(file):
         line = read(raw) if any(uuid in raw for uuid in wanted) else None
-        if line is not None and line.delivered:
-            known.add(line.delivered)
+        if line is not None:
+            known.update(line.shows)
     return known

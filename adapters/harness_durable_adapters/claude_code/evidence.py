@@ -4,6 +4,7 @@ calls."""
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,7 +17,7 @@ from harness_durable.payload import Payload
 from harness_durable.policy import told
 from harness_durable.state import ModelCall, Session, ToolCall
 
-from ..common.shapes import value
+from ..common.shapes import text_of, value
 from . import response as responses
 from .case import BROKEN_OFF, Answer, Case, Response
 from .frames import as_sent
@@ -143,9 +144,25 @@ async def _answer(ctx: LifeContext, call: ToolCall, exact: Mapping[str, Mapping[
     detail = (value(await reader.content(kept)) if kept is not None else None) or text
     seen = exact.get(call.id)
     if seen is not None:
-        return Answer(seen.get("content"), bool(seen.get("is_error")), detail)
+        shows = await _steers_in(ctx, text_of(seen.get("content")), beside=text)
+        return Answer(seen.get("content"), bool(seen.get("is_error")), detail, shows)
     content = content_for(text, custom=is_custom(call.name))
     return Answer(content, call.outcome != "completed", detail)
+
+
+async def _steers_in(ctx: LifeContext, content: str, *, beside: str) -> tuple[str, ...]:
+    """Steers of the turn that the harness put behind a result, into the same block, where nothing tells them
+    from it but that the call itself did not say so."""
+    state = ctx.journal.state
+    found: list[str] = []
+    same: Counter[str] = Counter()
+    for steer in state.messages.values():
+        if steer.turn == ctx.turn and steer.kind == "steer":
+            said = f"\n{as_sent(await ctx.journal.reader.text(steer.text)).strip()}\n"
+            if f"\n{content}\n".count(said) > f"\n{beside}\n".count(said) + same[said]:
+                same[said] += 1  # whoever says the same twice is heard twice
+                found.append(message_uuid(state.native_id, steer.id))
+    return tuple(found)
 
 
 async def _body(reader: Reader, call: ModelCall) -> bytes:

@@ -29,7 +29,7 @@ async def mirror(ctx: LifeContext, frame: Json, lines: list[Line], offset: int) 
         by_file.setdefault(_file(line, word(frame.get("filePath")), native), []).append(line)
     files = {file: [line.raw for line in part] for file, part in by_file.items()}
     await ctx.journal.transcript_appended(ctx.life, files, offset=offset, told=_outcomes(ctx, lines))
-    return [line.delivered for line in lines if line.delivered]
+    return [uuid for line in lines for uuid in line.shows]
 
 
 def _file(line: Line, path: str, native: str) -> str:

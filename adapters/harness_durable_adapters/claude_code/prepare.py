@@ -55,7 +55,7 @@ async def prepare(ctx: LifeContext) -> Launch:
 def _shown(ctx: LifeContext, file: str, summed: Sequence[Line]) -> tuple[str, ...]:
     """The messages of this turn that the lines before the compaction showed to be delivered."""
     state = ctx.journal.state
-    before = {line.delivered for line in summed}.union(state.transcripts[file].shown)
+    before = {uuid for line in summed for uuid in line.shows}.union(state.transcripts[file].shown)
     ours = [message_uuid(state.native_id, one.id) for one in state.messages.values() if one.turn == ctx.turn]
     return tuple(uuid for uuid in ours if uuid in before)
 

@@ -23,6 +23,7 @@ from .case import (
     Response,
     assistant_line,
     closing_line,
+    marked,
     opening_line,
     prompt_line,
     result_line,
@@ -95,7 +96,7 @@ def _delivered(lines: Sequence[Line], case: Case) -> bool:
 
 
 def _shows(lines: Sequence[Line], uuid: str, case: Case) -> bool:
-    return uuid in case.shown or any(line.delivered == uuid for line in lines)
+    return uuid in case.shown or any(uuid in line.shows for line in lines)
 
 
 def _without(lines: Sequence[Line], response: Response) -> list[Line]:
@@ -181,7 +182,8 @@ def _corrected(line: Line, case: Case, made_up: list[str]) -> Line:
         return line
     made_up.append(call)
     block = {**results[0], "content": answer.content, "is_error": answer.is_error}
-    return line.changed(message={**line.message, "content": [block]}, toolUseResult=answer.detail)
+    message = {**line.message, "content": [block]}
+    return line.changed(message=message, toolUseResult=answer.detail, **marked(answer))
 
 
 def _without_end(lines: list[Line]) -> list[Line]:

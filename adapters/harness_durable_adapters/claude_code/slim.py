@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from ..common.shapes import Json, mapping, objects
 from .compaction import is_boundary
 from .lost import is_pending
-from .transcript import Line, is_made_up
+from .transcript import SHOWS, Line, is_made_up
 
-_MEMBERS = ("uuid", "parentUuid", "type", "isSidechain", "isCompactSummary", "timestamp", "cwd")
+_MEMBERS = ("uuid", "parentUuid", "type", "isSidechain", "isCompactSummary", "timestamp", "cwd", SHOWS)
 _BLOCK = ("type", "id", "tool_use_id")
 _ATTACHMENT = ("type", "source_uuid")
 _SHORT = 100

@@ -29,6 +29,10 @@ _STOPPED = (
 """How the harness begins the result of every call that was stopped, whether it ran or not."""
 
 
+SHOWS = "harnessDurableShows"
+"""A member of lines that we write; the harness reads over it."""
+
+
 class Finding(msgspec.Struct, frozen=True):
     """Something wrong with a line: its number from 0, its place and length in bytes. ``zeros``: how many zero
     bytes it ends in, as a power cut leaves them. ``lost``: it cannot be read at all, and is left out."""
@@ -105,6 +109,12 @@ class Line(msgspec.Struct, frozen=True):
         if attachment.get("type") == "queued_command":
             return word(attachment.get("source_uuid"))
         return self.uuid if self.kind == "user" and not self.results else ""
+
+    @property
+    def shows(self) -> list[str]:
+        """Uuids of the user's messages that it shows to be delivered: that which it is, and those whose words
+        stand in a result that we wrote as the model was given it."""
+        return [uuid for uuid in (self.delivered, *word(self.value.get(SHOWS)).split()) if uuid]
 
     def changed(self, **members: object) -> Line:
         """The same line with other members. Only the parent of a slim line can be changed."""
