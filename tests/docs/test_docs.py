@@ -44,7 +44,12 @@ INSTALL = ("pip install harness-durable", "pip install 'harness-durable[postgres
 PLACE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+/?|[\w-]+/|\w+\.(?:py|md|tla))`")
 BLANK = "NAME"
 """What a reader replaces by a name of their own."""
-NO_SETTINGS = {"HARNESS_DURABLE_ALLOW_NETWORK_FS"}
+NO_SETTINGS = {
+    "HARNESS_DURABLE_ALLOW_NETWORK_FS",
+    "HARNESS_DURABLE_OPENCODE_CONTEXT",
+    "HARNESS_DURABLE_OPENCODE_OUTPUT",
+    "HARNESS_DURABLE_PI_SETTINGS",
+}
 """Variables that pages mention and that are no settings; each is read by one module itself."""
 
 
