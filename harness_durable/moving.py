@@ -112,6 +112,11 @@ class Mover:
         if there is not None:
             upto = state.moved.seq - 1
             await check_same(self.source, self.target, session, upto, there.head, longer=True)
+            if await self.target.read(session, upto, 1) == await self.source.read(session, upto, 1):
+                raise BadInput(
+                    f"session {session!r} has left the store at TO, too: it is the same store as FROM, under "
+                    "another name, or a copy of it. Neither was touched: name another one"
+                )
         return state
 
     async def _bring(self, claim: Claim, move: Move) -> None:

@@ -156,6 +156,17 @@ class TellsWaiting(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsSessions(Protocol):
+    """What a World may offer beside the contract, for workers that end and leave their harnesses to keepers.
+    Without it their sessions are free for all hosts as soon as the World is closed."""
+
+    async def stay(self, owner: Owner) -> None:
+        """The worker ends and does not leave: its sessions stay its own for one more lease, also when the
+        World is closed. But not on its own host once its process is gone: whoever comes there may attach."""
+        ...
+
+
 class World(Protocol):
     """One open store, seen by one app. Safe to use from many tasks of one event loop."""
 

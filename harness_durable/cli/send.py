@@ -17,7 +17,7 @@ from harness_durable.cli.common import (
     say,
     world_options,
 )
-from harness_durable.errors import BadInput
+from harness_durable.errors import BadInput, StorageUnavailable
 
 if TYPE_CHECKING:
     from harness_durable.journal import Inbox
@@ -190,7 +190,11 @@ async def _say_who_takes_it(store: World, session: str, fresh: bool, wakes: int 
 
 
 async def _taken(store: World, session: str) -> bool:
-    row = await store.session(session)
+    """False if that cannot be seen: the message is durable all the same, and to fail would be untrue."""
+    try:
+        row = await store.session(session)
+    except StorageUnavailable:
+        return False
     return row.owner_alive or row.due is None
 
 

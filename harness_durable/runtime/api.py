@@ -201,14 +201,18 @@ class Durable:
             self._driving.pop(session).set()
 
     async def _while_held(self, session: str) -> None:
-        """Return when the session may be ours to drive, or has come to its end. Raises
-        ``StorageUnavailable``."""
+        """Return when the session may be ours to drive, or has come to its end; whatever the store does
+        meanwhile."""
         while True:
             await clock.sleep(HELD_SECONDS)
-            row = await self.world.session(session)
-            if row.due is None or row.owner in (None, self.worker.owner) or not row.owner_alive:
-                return
-            await self.world.wait(session, row.head, LOOK_SECONDS)
+            try:
+                row = await self.world.session(session)
+                if row.due is None or row.owner in (None, self.worker.owner) or not row.owner_alive:
+                    return
+                await self.world.wait(session, row.head, LOOK_SECONDS)
+            except StorageUnavailable as trouble:
+                log.warning("session %s cannot be followed just now: %s", session, trouble)
+                await clock.sleep(LOOK_SECONDS)
 
     def _wake_at(self, due: int | None, session: str, equipment: Equipment) -> None:
         """Have another look at ``due``, when the next delayed message may start its turn."""

@@ -58,6 +58,10 @@ class Contact:
         self._since.pop(need, None)
         return answer
 
+    def needs_no_more(self, need: str) -> None:
+        """Nobody asks for it from here on, so that nothing could show that it is met again."""
+        self._since.pop(need, None)
+
     def give_up_after(self, patience: float) -> None:
         """Raises ``StorageUnavailable`` once the store has been away for longer than ``patience`` seconds."""
         if self.away > patience:

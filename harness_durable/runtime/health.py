@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal
 
@@ -43,10 +44,16 @@ class Driven(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Sessions that are due and that nobody drives, when somebody last looked."""
+    """Sessions that are due and that nobody drives, when somebody looked last, at ``seen``. Whether they
+    still wait is not known, so that their age does not grow until somebody looks again. Times are in ms."""
 
     sessions: int = 0
     oldest: int | None = None
+    seen: int = 0
+
+    @property
+    def oldest_seconds(self) -> float:
+        return 0.0 if self.oldest is None else _rounded((self.seen - self.oldest) / 1000)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -83,7 +90,6 @@ class Health:
         service, now = self._service, clock.monotonic()
         worker, settings = service.worker, service.settings
         away = worker.contact.away > AWAY_SECONDS
-        oldest = self._waiting.oldest
         return Report(
             state="hung" if service.hung else "store away" if away else _stopping(service),
             worker=worker.owner.worker,
@@ -96,7 +102,7 @@ class Health:
             last_claim_seconds=_rounded(now - worker.contact.claimed),
             last_renewal_seconds=_rounded(now - worker.contact.renewed),
             waiting=self._waiting.sessions,
-            oldest_waiting_seconds=0.0 if oldest is None else _rounded((clock.now_ms() - oldest) / 1000),
+            oldest_waiting_seconds=self._waiting.oldest_seconds,
             trouble=worker.contact.trouble if away else "",
         )
 
@@ -140,12 +146,12 @@ async def waiting(world: World) -> Waiting:
     """Ask the World (then ``MANY`` are as good as more), or look through all sessions, page by page."""
     if isinstance(world, TellsWaiting):
         found = await world.waiting(MANY)
-        return Waiting(len(found), min((since for _, since in found), default=None))
+        return Waiting(len(found), min((since for _, since in found), default=None), clock.now_ms())
     now, due, after = clock.now_ms(), list[int](), ""
     while page := await world.sessions(after):
         due += [row.due for row in page if row.due is not None and row.due <= now and not row.owner_alive]
         after = page[-1].session
-    return Waiting(len(due), min(due, default=None))
+    return Waiting(len(due), min(due, default=None), now)
 
 
 def line(report: Report) -> str:
@@ -170,7 +176,7 @@ def parse_address(address: str) -> tuple[str, int]:
 async def _answer(report: Callable[[], Report], stream: SocketStream) -> None:
     """One exchange. Who is slow, or speaks no HTTP, is left."""
     async with stream:
-        with anyio.move_on_after(EXCHANGE_SECONDS):
+        with anyio.move_on_after(EXCHANGE_SECONDS), suppress(HungUp):
             connection = Connection(stream)
             try:
                 request = await connection.read()
@@ -183,8 +189,6 @@ async def _answer(report: Callable[[], Report], stream: SocketStream) -> None:
                     await connection.send(status, [("content-type", "application/json")], body)
             except Malformed as wrong:
                 await connection.send(wrong.status, [], b"")
-            except HungUp:
-                return
 
 
 def _stopping(service: Service) -> Literal["ok", "stopping"]:

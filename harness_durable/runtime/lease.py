@@ -21,7 +21,7 @@ from harness_durable import clock
 from harness_durable.crashpoints import reach
 from harness_durable.errors import LeaseLost, StorageUnavailable
 from harness_durable.runtime.contact import Contact
-from harness_durable.world import Owner, World
+from harness_durable.world import KeepsSessions, Owner, World
 
 log = logging.getLogger("harness_durable.worker")
 
@@ -66,10 +66,14 @@ class Lease:
             tasks.start_soon(self._watch)
             await self._renew()
 
-    async def end(self) -> None:
-        """Say goodbye: whatever is still owned is free at once."""
+    async def end(self, *, stay: bool = False) -> None:
+        """Say goodbye: whatever is still owned is free at once. With ``stay`` it is for whoever comes next on
+        this host, as far as the World can see to that."""
         try:
-            await self._contact.ask(lambda: self._world.unregister(self.owner))
+            if not stay:
+                await self._contact.ask(lambda: self._world.unregister(self.owner))
+            elif isinstance(self._world, KeepsSessions):
+                await self._contact.ask(partial(self._world.stay, self.owner))
         except StorageUnavailable as trouble:
             log.warning("this worker could not say goodbye, its lease will end by itself: %s", trouble)
 

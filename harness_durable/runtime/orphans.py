@@ -11,7 +11,7 @@ import logging
 import random
 
 from harness_durable import clock, recovery
-from harness_durable.errors import HarnessDurableError, NotFound
+from harness_durable.errors import HarnessDurableError, NotFound, StorageUnavailable
 from harness_durable.journal import Reader
 from harness_durable.runtime.equipment import ref_of
 from harness_durable.runtime.worker import Worker
@@ -44,9 +44,19 @@ class Sweeper:
         for sandbox in self._worker.equipment.sandboxes():
             if isinstance(sandbox, ListsLives):
                 for found in await sandbox.list_lives():
-                    if await self._end_orphan(sandbox, found):
+                    if await self._try(sandbox, found):
                         ended.append(found.ref.life)
         return ended
+
+    async def _try(self, sandbox: Sandbox, found: FoundLife) -> bool:
+        """A life that cannot be judged or ended, such as one whose log is damaged, holds up no other."""
+        try:
+            return await self._end_orphan(sandbox, found)
+        except StorageUnavailable:
+            raise
+        except HarnessDurableError as trouble:
+            log.warning("life %s of session %s is left as it is: %s", found.ref.life, found.session, trouble)
+            return False
 
     async def _end_orphan(self, sandbox: Sandbox, found: FoundLife) -> bool:
         """Nothing that is driven here is read again for it. A life of another host is not ours to end."""

@@ -127,6 +127,7 @@ class Service:
                 log.log(level, "no sessions can be claimed: %s", trouble)
                 await self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, STORE_PAUSE, self.settings.store_patience_seconds / 4)
+        self.worker.contact.needs_no_more("queue")
 
     async def _fill(self, drivers: TaskGroup) -> None:
         for claim in await self.worker.claim(self._room()) if self._room() else ():

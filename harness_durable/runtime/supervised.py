@@ -9,10 +9,13 @@ hard. That loses nothing: keepers hold the harnesses, and the lease ends by itse
 from __future__ import annotations
 
 import os
+import select
 import socket
-import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+
+STDERR = 2
 
 TICK = 1.0
 """Seconds between two looks of the guard."""
@@ -76,5 +79,13 @@ class Guard:
             if self._left < 0:
                 what = "could not leave in time" if self._leaving else "stood still for too long"
                 sentence = f"error: this worker {what} and ends at once; its sessions go on from the log"
-                print(sentence, file=sys.stderr, flush=True)
+                _say(sentence)
                 os._exit(1)
+
+
+def _say(sentence: str) -> None:
+    """Past the lock of sys.stderr, which the thread that hangs may hold; not at all if nobody reads it, since
+    that may be what it hangs in."""
+    with suppress(OSError):
+        if select.select([], [STDERR], [], TICK)[1]:
+            os.write(STDERR, f"{sentence}\n".encode())

@@ -67,9 +67,8 @@ class Worker:
                 tasks.start_soon(worker._keep_giving_back)
                 yield worker
         finally:
-            if not worker._keeps:
-                with anyio.CancelScope(shield=True):
-                    await worker._lease.end()
+            with anyio.CancelScope(shield=True):
+                await worker._lease.end(stay=worker._keeps)
 
     async def drive(
         self, session: str, *, equipment: Equipment | None = None, take_over: bool = False

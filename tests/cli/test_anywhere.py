@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 
 from harness_durable import clock
+from harness_durable.cli import send
 from tests.cli.kit import KEY, Cli, bash, calls, held, says, sentence
+from tests.runtime.kit import Store, accepted
+from tests.unit.session_kit import SESSION
 
 
 def other_host(cli: Cli, tmp_path: Path, **env: str) -> Cli:
@@ -102,6 +105,18 @@ def test_who_sends_without_a_worker_is_told_that_nobody_takes_it(either: Cli) ->
     done = either("send", "s", "hello", "--message-id", "m-2")
     assert done.returncode == 0
     assert "nobody drives s now; a `harness-durable worker` or `recover s` takes it up" in sentence(done)
+
+
+async def test_a_message_is_accepted_also_if_nobody_can_see_who_takes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To fail would be untrue, and have it sent twice."""
+    world = Store()
+    await accepted(world, "m-1")
+    world.down = True
+    monkeypatch.setattr(send, "TAKEN_SECONDS", 0.0)
+    await send._say_who_takes_it(world, SESSION, True)  # pyright: ignore[reportPrivateUsage]
+    assert "nobody drives s now" in capsys.readouterr().err
 
 
 def test_a_message_for_later_waits_shows_when_and_can_be_taken_back(either: Cli) -> None:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import anyio
 
+from harness_durable.errors import StorageUnavailable
 from harness_durable.runtime.worker import Worker
-from harness_durable.world import Claim, Owner
+from harness_durable.world import Claim, Owner, SessionRow
 from tests.runtime.conftest import Front
-from tests.runtime.kit import HandClock, Harness, Place, Store, Works, accepted, equipped, is_, until
+from tests.runtime.kit import (
+    HandClock,
+    Harness,
+    Place,
+    Store,
+    Works,
+    accepted,
+    completes,
+    equipped,
+    is_,
+    until,
+)
 from tests.runtime.test_quiet_stops import Asks
 from tests.unit.session_kit import SESSION
 
@@ -42,6 +54,44 @@ async def test_a_session_that_another_worker_drives_is_not_claimed_again_and_aga
         assert world.tries == 2, "the one that drives, and the one that was told who does"
         works.enough.set()
         await until(is_(world, "completed", turn="m-21"), hands)
+
+
+async def test_a_store_that_is_away_while_another_worker_drives_fails_nobody(
+    front: Front, hands: HandClock
+) -> None:
+    class Away(Counts):
+        away = False
+        refused = 0
+
+        async def session(self, session: str) -> SessionRow:
+            if self.away:
+                self.refused += 1
+                raise StorageUnavailable("the store is away; wait until it is back")
+            return await super().session(session)
+
+    world, works, place = Away(), Works(), Place()
+    await accepted(world, "m-1")
+    async with (
+        front(world, Harness(completes("by us")), place, lease_seconds=3600) as durable,
+        anyio.create_task_group() as tasks,
+        Worker.open(world, equipped(Harness(works), place, lease_seconds=3600)) as other,
+    ):
+        tasks.start_soon(other.drive, SESSION)
+        await works.begun.wait()
+        session = await durable.agent().session(SESSION)
+        await until(lambda: _is(world.tries == 2), hands)
+        world.away = True
+        await until(lambda: _is(world.refused > 2), hands)
+        world.away = False
+        works.enough.set()
+        await until(is_(world, "completed"), hands)
+        durable.raise_failure(SESSION)
+        await session.send("and this", message_id="m-2")
+        await until(is_(world, "completed", turn="m-2"), hands)
+
+
+async def _is(value: bool) -> bool:
+    return value
 
 
 async def test_a_program_goes_on_when_a_person_has_answered_late_and_elsewhere(

@@ -11,12 +11,14 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
 
 from harness_durable.errors import BadSetting
+from harness_durable.runtime import health as health_module
 from harness_durable.runtime.health import Driven, Health, Report, Waiting, line, parse_address, waiting
 from harness_durable.runtime.service import Service
 from harness_durable.runtime.serving import serve
@@ -111,6 +113,28 @@ async def test_who_says_nothing_keeps_nobody_else_waiting() -> None:
     port = free_port()
     async with served(Store(), health=f":{port}"), await anyio.connect_tcp("127.0.0.1", port):
         assert (await asked(port, get("/healthz")))[0] == 200
+
+
+async def test_who_sends_nonsense_and_hangs_up_is_nobodys_trouble() -> None:
+    """Such as a probe that speaks TLS: the answer to it cannot be sent, and the worker goes on."""
+
+    class Gone:
+        async def __aenter__(self) -> Gone:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            self.closed = True
+
+        async def receive(self, size: int) -> bytes:
+            return b"\x16\x03\x01 nonsense\r\n\r\n"
+
+        async def send(self, data: bytes) -> None:
+            raise anyio.BrokenResourceError
+
+    gone = Gone()
+    async with watched(Store()) as (_, health):
+        await health_module._answer(health.report, cast(SocketStream, gone))  # pyright: ignore[reportPrivateUsage]
+    assert gone.closed
 
 
 async def test_an_address_that_is_taken_is_said_before_anything_is_claimed() -> None:
@@ -211,6 +235,31 @@ async def test_a_due_session_that_nobody_drives_is_seen(
     assert any("1 due, the oldest for" in text and "a: last event" in text for text in caplog.messages)
 
 
+async def test_what_was_taken_since_somebody_looked_is_not_said_to_wait_longer_and_longer(
+    hands: HandClock,
+) -> None:
+    """Else whoever is alerted by it is alerted by a session that waited for a moment."""
+    world, works = Store(), Works()
+    settings: dict[str, Any] = {"concurrency": 1, "health_log_seconds": 60, "lease_seconds": 3600}
+    async with Worker.open(world, equipped(Harness(works), **settings)) as worker:
+        service = Service(worker)
+        health = Health(service)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(service.run)
+            tasks.start_soon(health.tell)
+            await accepted(world, "m-1", session="a")
+            await until(lambda: _is(works.begun.is_set()), hands)
+            before = health.report().uptime_seconds
+            await hands.advance(58 - before)
+            await accepted(world, "m-1", session="b")
+            await hands.advance(3)
+            assert 1 < health.report().oldest_waiting_seconds < 4
+            works.enough.set()
+            await hands.advance(50)
+            assert health.report().oldest_waiting_seconds < 4
+            tasks.cancel_scope.cancel()
+
+
 async def test_what_waits_is_due_and_has_no_live_owner(hands: HandClock) -> None:
     world, now = Store(), hands.now_ms()
     for name in ("due", "held"):
@@ -226,7 +275,7 @@ async def test_what_waits_is_due_and_has_no_live_owner(hands: HandClock) -> None
 async def test_a_world_that_knows_what_waits_is_asked(tmp_path: Path, hands: HandClock) -> None:
     world, dead = await open_world(f"sqlite:{tmp_path / 'w.db'}"), Owner("gone", "here", 1)
     try:
-        assert await waiting(world) == Waiting()
+        assert await waiting(world) == Waiting(seen=hands.now_ms())
         for name in ("first", "held", "left"):
             await accepted(world, "m-1", session=name)
             await hands.advance(1)
@@ -300,6 +349,8 @@ if sys.argv[1] == "leaves":  # and a thread does not let the interpreter end
     guard.beat()
 if sys.argv[1] == "hangs":
     sys.stdin.read()
+while sys.argv[1] == "floods":
+    print("x" * 100_000, file=sys.stderr, flush=True)
 """
 
 
@@ -321,6 +372,17 @@ def test_the_guard_ends_a_process_that_hangs(what: str, code: int, said: str) ->
         told = process.stderr.read()
     assert (process.returncode, said in told) == (code, True), told
     assert (told == "") == (code == 0)
+
+
+def test_the_guard_ends_also_a_process_that_hangs_since_nobody_reads_what_it_says() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", GUARDED, "floods"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        assert process.wait(60) == 1
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_process_that_was_paused_has_not_hung() -> None:

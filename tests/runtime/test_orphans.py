@@ -9,12 +9,13 @@ import anyio.lowlevel
 import pytest
 
 from harness_durable import recovery
-from harness_durable.errors import StorageUnavailable
+from harness_durable.errors import DamagedLog, StorageUnavailable
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.orphans import Sweeper
 from harness_durable.runtime.worker import Worker
 from harness_durable.sandbox import FoundLife, LifeRef, LifeSpec, Link
 from harness_durable.state import Life, Session
+from harness_durable.world import RowUpdate, StoredRecord
 from harness_durable.worlds import origin
 from tests.runtime.kit import (
     HandClock,
@@ -210,6 +211,25 @@ async def test_trouble_with_sweeping_is_only_logged(
     async with serving(world, equipped(None, Broken(), lease_seconds=3600)):
         await until(is_(world, "completed"), hands)
     assert any("could not be looked for" in message for message in caplog.messages)
+
+
+async def test_a_session_that_cannot_be_read_keeps_no_other_life_from_being_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Damaged(Store):
+        async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[StoredRecord]:
+            if session not in self.stored:
+                return await super().read(session, after, limit)
+            raise DamagedLog(f"session {session!r}", 0, None, "one record")
+
+    world, here = Damaged(), Host()
+    equipment = equipped(None, here)
+    await world.create("bad", [], RowUpdate("idle", None))
+    here.put("L1", "bad", equipment.origin)
+    here.put("L2", "deleted", equipment.origin)
+    assert await swept(world, equipment) == ["L2"]
+    assert here.lives == {"L1"}
+    assert any("L1 of session bad is left as it is" in message for message in caplog.messages)
 
 
 async def test_keepers_are_told_how_long_to_wait_for_a_worker() -> None:

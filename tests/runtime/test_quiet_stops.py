@@ -12,6 +12,7 @@ from harness_durable.journal.calls import Asked, Response
 from harness_durable.recovery import at_rest, may_leave
 from harness_durable.sandbox import Link
 from harness_durable.state import Session
+from harness_durable.world import Owner
 from tests.runtime.kit import (
     HandClock,
     Harness,
@@ -160,6 +161,30 @@ async def test_with_keep_the_harness_goes_on_and_the_next_worker_attaches(hands:
     state = await driven(world, equipped(harness, place))
     assert (harness.rungs, state.turns["m-1"].status) == (["attach"], "completed")
     assert state.displaced_seq == 0
+
+
+async def test_with_keep_a_world_that_can_is_asked_to_keep_the_sessions_for_this_host(
+    hands: HandClock,
+) -> None:
+    class Keeps(Store):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stayed = list[Owner]()
+
+        async def stay(self, owner: Owner) -> None:
+            self.stayed.append(owner)
+
+    for kept in (True, False):
+        world, place, calls = Keeps(), Place(), Calls()
+        await accepted(world, "m-1")
+        equipment = equipped(Harness(calls), place, drain_seconds=2, on_stop="keep" if kept else "end")
+        async with running(world, equipment) as ran:
+            await until(lambda calls=calls: _is(calls.begun.is_set()), hands)
+            assert ran.service is not None
+            owner = ran.service.worker.owner
+            ran.stop()
+            await until(ran.ended, hands)
+        assert world.stayed == ([owner] if kept else [])
 
 
 async def test_with_keep_what_has_no_harness_is_given_back_all_the_same(hands: HandClock) -> None:

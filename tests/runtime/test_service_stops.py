@@ -188,6 +188,35 @@ async def test_it_is_noticed_also_while_every_slot_is_taken(hands: HandClock) ->
     assert isinstance(ran.error, StorageUnavailable)
 
 
+async def test_a_queue_that_nobody_asks_for_any_more_ends_no_drain(hands: HandClock) -> None:
+    """The last question for work failed, and then it was told to stop: the store may be back since."""
+
+    class NoQueue(Store):
+        no_queue = False
+        refused = 0
+
+        async def claim(self, owner: Owner, limit: int) -> list[Claim]:
+            if self.no_queue:
+                self.refused += 1
+                raise StorageUnavailable("no queue now; wait for it")
+            return await super().claim(owner, limit)
+
+    world, works = NoQueue(), Works()
+    await accepted(world, "m-1")
+    equipment = equipped(Harness(works), concurrency=2, drain_seconds=3600, store_patience_seconds=60)
+    async with running(world, equipment) as ran:
+        await until(lambda: _is(works.begun.is_set()), hands)
+        world.no_queue = True
+        await until(lambda: _is(world.refused > 0))
+        ran.stop()
+        await hands.advance(200)
+        assert not ran.over.is_set()
+        works.enough.set()
+        await until(ran.ended, hands)
+    assert ran.error is None
+    assert (await turn_of(world)).status == "completed"
+
+
 class Mute(Store):
     """Questions for work are not answered any more. ``stubborn``: nor can they be taken back."""
 

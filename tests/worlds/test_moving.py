@@ -163,6 +163,20 @@ async def test_what_has_left_can_neither_be_driven_nor_written_to(stores: Two) -
     assert await drivable(stores.target)
 
 
+async def test_a_redirect_to_the_same_store_under_another_name_deletes_nothing(stores: Two) -> None:
+    async def dies() -> None:
+        raise Death
+
+    await sent_message(stores.source)
+    with pytest.raises(Death):
+        await Two(stores.source, meddled(stores.target, before={"restore": dies})).move()
+    before = await stores.source.read("s")
+    with pytest.raises(BadInput, match="same store"):
+        await Two(stores.source, stores.source).move(to="FROM by its other name", redirect=True)
+    assert await stores.source.read("s") == before
+    assert (await stores.move()).result == "moved"
+
+
 async def test_a_session_that_is_there_already_is_not_moved_onto(stores: Two) -> None:
     await sent_message(stores.source)
     await stores.copy()

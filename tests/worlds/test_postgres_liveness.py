@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from harness_durable import clock
-from harness_durable.errors import LeaseLost, SessionBusy
+from harness_durable.errors import LeaseLost, SessionBusy, StorageUnavailable
 from harness_durable.world import Owner, RowUpdate
 from harness_durable_worlds import _postgres_liveness as liveness
 from harness_durable_worlds._postgres_clock import ServerClock
@@ -198,6 +198,67 @@ def test_processes_are_told_apart() -> None:
     assert liveness.is_gone(theirs) is True  # a zombie does nothing any more
     child.communicate()
     assert liveness.is_gone(theirs) is True
+
+
+async def test_a_worker_that_ends_and_stays_keeps_its_sessions_from_other_hosts_for_a_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(liveness, "GRACE", 0.0)
+    schema = fresh_schema()
+    url = cluster().url(schema)
+    async with opened(url) as [other], plain(cluster()) as eye:
+        mine, rival = owner(), owner()
+        async with opened(url) as [world]:
+            await world.register(mine)
+            await begin(world, "s", DUE)
+            assert await world.claim(mine, 1)
+            await world.stay(mine)
+        await other.register(rival)
+
+        process = f"update {schema}.worker set process = $2 where id = $1"
+        await eye.fetch(process, mine.worker, "another-boot pid:[1] 7 12345")
+        for _ in range(3):
+            assert await other.claim(rival, 1) == [], "that its connection is gone says nothing"
+        assert (await other.session("s")).owner_alive
+        place, pid, start = liveness.this_process().rsplit(" ", 2)
+        await eye.fetch(process, mine.worker, f"{place} {pid} {int(start) - 1}")
+        claim = await claim_due(other, rival)  # on its own host, as soon as its process is gone
+        assert (claim.previous, claim.displaced) == (mine, False)
+
+
+async def test_a_connection_that_is_lost_and_does_not_come_back_says_nothing_about_its_worker(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be no connections left, while those that it has go on."""
+
+    async def refused(*_: object) -> object:
+        raise ConnectionRefusedError("no connections left")
+
+    monkeypatch.setattr(pair.world._listener._line._store, "connect", refused)  # pyright: ignore[reportPrivateUsage]
+    await pair.eye.fetch("select pg_terminate_backend($1)", await pair.backend())
+
+    async def unknown() -> bool:
+        return not await pair.backend()
+
+    await until(unknown)
+    monkeypatch.setattr(liveness, "GRACE", 0.0)
+    await pair.set(FAR)
+    assert await pair.other.claim(pair.rival, 1) == []
+    assert await pair.alive()
+
+
+async def test_a_registration_that_failed_is_not_renewed_for_ever(pair: Pair) -> None:
+    async def fails(*_: object, **__: object) -> object:
+        raise StorageUnavailable("the server is away; wait")
+
+    workers, who = pair.world._workers, owner()  # pyright: ignore[reportPrivateUsage]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(workers._lane, "do", fails)  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(StorageUnavailable):
+            await pair.world.register(who)
+    assert list(workers._leases) == [pair.mine.worker]  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(LeaseLost):
+        await pair.world.renew(who)
 
 
 async def test_an_owner_that_has_left_is_not_said_to_live_on() -> None:

@@ -110,7 +110,9 @@ class Listener:
 
     def _forget(self) -> None:
         self._line.drop()
-        self.works, self.identity = False, None
+        was, self.works, self.identity = self.identity, False, None
+        if was is not None:
+            self._moved()  # else, if no new one comes at once, others would take us for dead
         self.tried.set()
         self._news.everything()
 

@@ -28,8 +28,12 @@ class Workers:
 
     async def register(self, owner: Owner, lease: float) -> None:
         self._leases[owner.worker] = lease
-        await self._lane.do(lambda db: db.write("forget_workers", self._app, _FORGET_MS))
-        await self._lane.do(lambda db: self._write(db, "register", owner.worker))
+        try:
+            await self._lane.do(lambda db: db.write("forget_workers", self._app, _FORGET_MS))
+            await self._lane.do(lambda db: self._write(db, "register", owner.worker))
+        except BaseException:
+            self._leases.pop(owner.worker, None)  # it will try as another one; nobody shall renew this one
+            raise
 
     async def renew(self, owner: Owner) -> None:
         """Raises ``LeaseLost`` for a worker that this World did not register, or whose row is gone."""
@@ -41,6 +45,14 @@ class Workers:
     async def unregister(self, owner: Owner) -> None:
         self._leases.pop(owner.worker, None)
         await self._lane.do(lambda db: db.write("unregister", self._app, [owner.worker]))
+
+    async def stay(self, owner: Owner) -> None:
+        """See ``harness_durable.world.KeepsSessions``: its row stays, and names no connection whose
+        end would tell other hosts that it is dead."""
+        lease = self._leases.pop(owner.worker, None)
+        if lease is not None:
+            row = (self._app, owner.worker, this_process(), round(lease * 1000), None, None, None)
+            await self._lane.do(lambda db: db.write("renew", *row))
 
     async def all_leave(self) -> bool:
         """At the end; whether any has. A server that is away will see their leases end."""

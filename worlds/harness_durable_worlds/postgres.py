@@ -209,6 +209,10 @@ class PostgresWorld:
         await self._workers.unregister(owner)
         self._told(None, None, free=True)
 
+    async def stay(self, owner: Owner) -> None:
+        """See ``harness_durable.world.KeepsSessions``."""
+        await self._workers.stay(owner)
+
     async def claim(self, owner: Owner, limit: int) -> list[Claim]:
         if limit <= 0:
             return []
