@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
 
 from harness_durable import registry
 from harness_durable.errors import BadSetting, NotFound
@@ -20,13 +21,13 @@ if TYPE_CHECKING:  # the suites stand above this module
 Opener = Callable[[str, str], Awaitable[World]]
 """What a World registers: ``open_world(url, app)``."""
 
-_PARAMETER = re.compile(r"(?<=password=)[^&]*")
+_PARAMETER = re.compile(r"(?<=[?&])([^=&]*)=([^&]*)")
 
 
 def redact(url: str) -> str:
     """The URL without its password, for people and logs: without what stands between a colon and the last @,
     since people paste passwords as they are, and without the value of a ``password`` parameter."""
-    url = _PARAMETER.sub("***", url)
+    url = _PARAMETER.sub(_without_password, url)
     scheme = url.partition(":")[0]
     mark = "://" if url.startswith("://", len(scheme)) else ":"
     rest = url[len(scheme + mark) :]
@@ -35,6 +36,11 @@ def redact(url: str) -> str:
     if not at or (scheme and not colon):
         return url
     return f"{scheme}{mark}{user}:***@{host}" if colon else f"{mark}***@{host}"
+
+
+def _without_password(parameter: re.Match[str]) -> str:
+    """A name may be spelled with percent signs."""
+    return f"{parameter[1]}=***" if "password" in unquote(parameter[1]).lower() else parameter[0]
 
 
 async def open_world(url: str, app: str = "default", *, create: bool = True) -> World:

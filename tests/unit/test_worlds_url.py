@@ -24,6 +24,8 @@ PRINTABLE = string.punctuation + string.digits + string.ascii_letters + " "
         ("postgresql://h/db?password=sesame", "postgresql://h/db?password=***"),
         ("postgresql://u@h/db?password=sesame&user=v", "postgresql://u@h/db?password=***&user=v"),
         ("postgresql://u@h/db?sslpassword=sesame", "postgresql://u@h/db?sslpassword=***"),
+        ("postgresql://u@h/db?a=b&pass%77ord=sesame", "postgresql://u@h/db?a=b&pass%77ord=***"),
+        ("postgresql://u@h/db?PASSWORD=sesame", "postgresql://u@h/db?PASSWORD=***"),
         ("postgresql://u:sesame@h/db?password=sesame", "postgresql://u:***@h/db?password=***"),
         ("postgresql:/u:sesame@h/db", "postgresql:/u:***@h/db"),
         ("postgresql:u:sesame@h/db", "postgresql:u:***@h/db"),
