@@ -10,16 +10,12 @@ import pytest
 from harness_durable.crashpoints import DEATHS
 from harness_durable.testing.provider.policies import Script
 from harness_durable.testing.provider.reply import Reply, Text, ToolUse, say
-from tests.crash.campaign import campaign
 from tests.crash.invariants import Expectation, examine
 from tests.crash.scene import EFFECTS, FULL, MESSAGE, Scene, wait_for
 from tests.crash.test_matrix import RECOVERY_POINTS, TURN_POINTS
 
 WORLDS = ("sqlite", "file") if FULL else ("sqlite",)
-SHORT = (
-    *("model.requested", "model.completed", "model.forwarding", "tool.released", "tool.effect_done"),
-    *("tool.completed", "transcript.appended", "turn.completing", "recovery.rebuilt", "recovery.continued"),
-)
+SHORT = ("model.completed", "tool.released", "tool.effect_done", "recovery.rebuilt")
 LONG = 30.0
 """Seconds that a command would go on if nobody ended it."""
 
@@ -105,12 +101,6 @@ async def test_a_stop_is_kept_over_the_death_of_worker_and_harness(
         assert report.violations == [], scene.tail()
         assert report.turns == {MESSAGE: "cancelled", "next": "completed"}
         assert (report.text, report.lives) == ("on we go", 2), "a life was begun for a stopped turn"
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_random_kills_break_no_invariant(world: str, capsys: pytest.CaptureFixture[str]) -> None:
-    summary = campaign(8, world, "codex", seed=20261130)
-    assert summary["violations"] == [], capsys.readouterr().out
 
 
 def shell(token: str, nap: float = 0.0) -> ToolUse:

@@ -13,9 +13,10 @@ from harness_durable.policy import CANCELLED
 from harness_durable.testing.provider import HttpError, Reply, Request, Text, ToolUse, say
 from harness_durable.testing.provider.messages import last_user_text, results
 from harness_durable.testing.provider.policies.simple import Script
+from tests.harness.claude_rig import tried
 from tests.harness.codex_rig import SESSION, VERSIONS, CodexRig, bash, patch
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
 
 
 async def test_a_message_is_answered_and_its_tools_are_recorded(tmp_path: Path, version: str) -> None:
