@@ -281,8 +281,11 @@ class Scene:
 
     def harnesses(self) -> list[tuple[int, bytes]]:
         """Pid and start time of each harness process, so that a reused pid is not taken for the same one."""
+        return [(pid, _read(pid, "stat").split()[21]) for pid in self._acting()]
+
+    def _acting(self) -> list[int]:
         found = [pid for pid in _pids() if HARNESS[self.adapter] in _read(pid, "cmdline")]
-        return [(pid, _read(pid, "stat").split()[21]) for pid in found if self._marked(pid, "environ")]
+        return [pid for pid in found if self._marked(pid, "environ")]
 
     def said(self, text: str) -> bool:
         """Did a worker say this?"""
@@ -310,10 +313,11 @@ class Scene:
         return [path for path in self.root.rglob("*") if path.is_file() and secret in path.read_bytes()]
 
     def kill_lives(self) -> None:
-        """The death of everything but the workers."""
+        """The death of everything but the workers. A harness dies a moment after its keeper, and may write
+        into its home until then."""
         for pid in self.keepers():
             _kill(pid)
-        wait_for(lambda: not self.keepers(), "keepers to die")
+        wait_for(lambda: not self.keepers() and not self._acting(), "keepers and harnesses to die")
 
     def lose_machine(self) -> None:
         """Homes, run directories and spools are gone, too; where another host can go on, the workspace as
