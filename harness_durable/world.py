@@ -31,6 +31,10 @@ LEASE_SECONDS = 15.0
 """How long a worker that nobody hears of keeps its sessions. Renewed every third of it; a worker that could
 not renew stops itself after two thirds, by its own monotonic clock."""
 
+ANSWER_SECONDS = 30.0
+"""How long a World may take for an answer. Far above any that works: after that it counts as away, and nobody
+knows whether it has done what was asked."""
+
 MAX_RECORD = 1 << 20
 """Largest body of one record. The journal moves whatever is over 32 KiB into blobs, so that this is far."""
 

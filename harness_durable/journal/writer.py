@@ -19,15 +19,11 @@ from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
 from harness_durable.journal.reader import Reader, entry_of
 from harness_durable.payload import Packed, Payload
 from harness_durable.state import Session
-from harness_durable.world import NOW, Claim, Record, RowUpdate, World
+from harness_durable.world import ANSWER_SECONDS, NOW, Claim, Record, RowUpdate, World
 
 SNAPSHOT_EVERY = 500
 """Events between snapshots within a turn, and at least a quarter of the log, so that all snapshots together
 cost no more than the log itself. One more is taken when a turn ends."""
-
-ANSWER_SECONDS = 30.0
-"""How long a World may take for one append, which cannot be cancelled. After that nobody knows whether it has
-happened, and the same records are handed in again."""
 
 T = TypeVar("T")
 
@@ -186,7 +182,8 @@ class Writer:
                 pause = min(pause * 2, 1.0)
 
     async def _append_once(self, records: Sequence[Record], wanted: Decision) -> None:
-        """Shielded: a cancelled caller must not leave us behind a log that has moved on."""
+        """Shielded: a cancelled caller must not leave us behind a log that has moved on. Without an answer
+        the same records are handed in again."""
         with anyio.move_on_after(ANSWER_SECONDS, shield=True):
             await self.world.append(
                 self.session,

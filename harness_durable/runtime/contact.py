@@ -13,11 +13,9 @@ import anyio
 
 from harness_durable import clock
 from harness_durable.errors import LeaseLost, StorageUnavailable
+from harness_durable.world import ANSWER_SECONDS
 
 T = TypeVar("T")
-
-ANSWER_SECONDS = 30.0
-"""How long a store may take for an answer. Far above any that works."""
 
 
 class Contact:

@@ -25,14 +25,13 @@ from harness_durable.errors import (
     UnknownName,
     WorkspaceMissing,
 )
-from harness_durable.runtime.contact import ANSWER_SECONDS
 from harness_durable.runtime.driver import Terms
 from harness_durable.runtime.groups import beside
 from harness_durable.runtime.hopeless import Failures, give_up
 from harness_durable.runtime.lease import STORE_PAUSE
 from harness_durable.runtime.orphans import Sweeper
 from harness_durable.runtime.worker import Worker
-from harness_durable.world import NOW, Claim
+from harness_durable.world import ANSWER_SECONDS, NOW, Claim
 
 log = logging.getLogger("harness_durable.worker")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness_durable.runtime.contact import ANSWER_SECONDS
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import beside
 from harness_durable.runtime.health import Health
@@ -13,7 +12,7 @@ from harness_durable.runtime.service import Service
 from harness_durable.runtime.supervised import Guard, Supervisor
 from harness_durable.runtime.worker import Worker
 from harness_durable.settings import Settings
-from harness_durable.world import World
+from harness_durable.world import ANSWER_SECONDS, World
 
 
 def guard_for(settings: Settings) -> Guard:

@@ -65,13 +65,14 @@ class Conversation(ABC):
         """One line of the output, which ends at ``end``. ``later`` collects the questions that must not be
         answered yet; those that the harness takes back are to be removed from it."""
 
-    @abstractmethod
     def serve(self, question: Json) -> None:
-        """Answer a question that is still open, by ``serving.begin``."""
+        """Answer a question that is still open, by ``serving.begin``. Called only with what ``take`` has put
+        into ``later``: a harness whose output asks nothing needs none of it."""
+        return
 
-    @abstractmethod
     def loops(self) -> frozenset[str]:
         """Tools that hold a loop of their own: within one there is always something else under way."""
+        return frozenset()
 
     def tick(self, silent: float) -> None:
         """Every few seconds; ``silent``: how long nothing was heard of the harness, in seconds."""

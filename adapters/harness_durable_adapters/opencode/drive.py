@@ -64,12 +64,6 @@ class OpenCodeConversation(Conversation):
     def works(self) -> Sequence[Work]:
         return self._work, self._stop
 
-    def serve(self, question: Json) -> None:
-        raise NotImplementedError  # its output asks nothing
-
-    def loops(self) -> frozenset[str]:
-        return frozenset()
-
     async def take(self, line: bytes, end: int, later: list[Json] | None) -> None:
         found = LISTENING.search(line)
         if found is not None:
