@@ -203,7 +203,7 @@ async def test_a_named_binary_wins_and_is_checked(tmp_path: Path, monkeypatch: p
     ("text", "mode", "sentence"),
     [
         (program("2.1.332"), 0o644, "not executable; run `chmod"),
-        (program("hello"), 0o755, "does not report a Claude Code version"),
+        (program("hello"), 0o755, "does not report a version of claude-code"),
         (b"#!/bin/sh\nexit 1\n", 0o755, "--version failed"),
         (b"\x7fELFnonsense", 0o755, "cannot be run"),
     ],
