@@ -9,11 +9,12 @@ import pytest
 
 from harness_durable.errors import BadSetting
 from harness_durable.events import AgentSpec
+from harness_durable_adapters.common.naming import custom_tool, is_custom, plain
 from harness_durable_adapters.common.shapes import Json, decode, encode, objects
 from harness_durable_adapters.pi import frames
 from harness_durable_adapters.pi.entries import read
 from harness_durable_adapters.pi.launch import SETTINGS, Start, extension, launch, sequential
-from harness_durable_adapters.pi.naming import COMMAND, TITLE, custom_tool, is_custom, message_number, plain
+from harness_durable_adapters.pi.naming import COMMAND, TITLE, message_number
 from harness_durable_adapters.pi.outcome import turn_end, wait_seconds, waiting
 from harness_durable_adapters.pi.results import outcome, recorded
 from tests.unit.pi_samples import assistant, message

@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 from harness_durable.errors import DamagedLog, HarnessDurableError, NotFound, StorageUnavailable
+from harness_durable_worlds._checks import no_session
 from harness_durable_worlds._postgres_db import Connection, reading, writing
 from harness_durable_worlds._postgres_lane import Lane
-from harness_durable_worlds._postgres_log import Key, no_session
+from harness_durable_worlds._postgres_log import Key
 from harness_durable_worlds._postgres_writer import Blob
 
 INLINE_BYTES = 256 << 10

@@ -19,6 +19,7 @@ from harness_durable import clock
 from harness_durable.errors import HarnessDurableError, SessionBusy
 from harness_durable.world import Claim, Owner, claim_record
 from harness_durable_worlds import _postgres_log as log
+from harness_durable_worlds._checks import no_session
 from harness_durable_worlds._postgres_db import LOCK_SECONDS, Connection, Row, driver
 from harness_durable_worlds._postgres_errors import TROUBLE
 from harness_durable_worlds._postgres_liveness import Judge, Verdict
@@ -159,7 +160,7 @@ class Taker:
         async def lock() -> Sequence[Row]:
             rows = await db.write("lock_one", self._app, session)
             if not rows:
-                raise log.no_session(session)
+                raise no_session(session)
             owner = log.owner_of(rows[0][3:6])
             if not take_over and owner is not None and owner.worker != self._owner.worker:
                 check_free(session, owner, await verdicts(db, self._app, self._judge))

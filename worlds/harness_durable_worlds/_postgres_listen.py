@@ -24,7 +24,7 @@ from harness_durable_worlds._postgres_db import Connection, Identity, reading
 from harness_durable_worlds._postgres_errors import TROUBLE, explain
 from harness_durable_worlds._postgres_lane import Lane
 from harness_durable_worlds._postgres_line import Line, Store
-from harness_durable_worlds._postgres_news import News, heard, payloads
+from harness_durable_worlds._postgres_news import PostgresNews, heard, payloads
 
 GATHER_SECONDS = 0.01
 ECHO_EVERY = 5.0
@@ -64,7 +64,7 @@ class Listener:
     def __init__(
         self,
         store: Store,
-        news: News,
+        news: PostgresNews,
         channel: str,
         elsewhere: Lane,
         moved: Callable[[], None],

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 from harness_durable import clock
 from harness_durable.errors import HarnessDurableError
+from harness_durable_worlds._news import News
 from harness_durable_worlds._postgres_db import Connection, Row, Value, reading
 
 HINTED_SECONDS = 1.0
@@ -23,45 +22,18 @@ BLIND_SECONDS = 0.15
 """Between two looks while they do not: others' appends are seen that late."""
 
 
-class News:
-    """``head_event`` and ``due_event`` are set, and replaced, whenever what is waited for may have come."""
+class PostgresNews(News):
+    """``interest`` is set while somebody follows a session."""
 
     def __init__(self) -> None:
-        self.sessions: Counter[str] = Counter()
+        super().__init__()
         self.interest = asyncio.Event()
-        self._heads: dict[str, asyncio.Event] = {}
-        self._due = asyncio.Event()
 
-    @contextmanager
-    def following(self, session: str) -> Generator[None, None, None]:
-        """Within it, appends to ``session`` by others are looked for."""
-        self.sessions[session] += 1
+    def wanted(self) -> None:
         self.interest.set()
-        try:
-            yield
-        finally:
-            self.sessions[session] -= 1
-            if not self.sessions[session]:
-                del self.sessions[session]
-                self._heads.pop(session, None)
-            if not self.sessions:
-                self.interest.clear()
 
-    def head_event(self, session: str) -> asyncio.Event:
-        """Set at the session's next append. Take it before reading the head."""
-        return self._heads.setdefault(session, asyncio.Event())
-
-    def due_event(self) -> asyncio.Event:
-        return self._due
-
-    def appended(self, session: str) -> None:
-        event = self._heads.pop(session, None)
-        if event is not None:
-            event.set()
-
-    def became_due(self) -> None:
-        self._due.set()
-        self._due = asyncio.Event()
+    def unwanted(self) -> None:
+        self.interest.clear()
 
     def everything(self) -> None:
         """Anything may have happened: all who wait look for themselves."""
@@ -73,7 +45,7 @@ class News:
 Read = Callable[[Callable[[Connection], Awaitable[list[Row]]]], Awaitable[list[Row]]]
 
 
-async def poll(news: News, app: str, read: Read, hinted: Callable[[], bool]) -> None:
+async def poll(news: PostgresNews, app: str, read: Read, hinted: Callable[[], bool]) -> None:
     """Look for others' appends, for ever. Trouble is left to those who wait: they look for themselves."""
     known: dict[str, Value] = {}
     while True:
@@ -108,7 +80,7 @@ def payloads(sessions: Sequence[str], *, due: bool) -> list[str]:
     return [*lines, line]
 
 
-def heard(news: News, payload: str) -> None:
+def heard(news: PostgresNews, payload: str) -> None:
     """Tell those whom a notification concerns."""
     kind, *sessions = payload.split(" ")
     for session in sessions:

@@ -9,8 +9,9 @@ import msgspec
 
 from harness_durable.errors import Conflict, DamagedLog, WriterFenced
 from harness_durable.world import Record, Salvage, StoredRecord
+from harness_durable_worlds._checks import no_session
 from harness_durable_worlds._postgres_db import Connection, Row
-from harness_durable_worlds._postgres_log import Key, checksum, no_session
+from harness_durable_worlds._postgres_log import Key, checksum
 
 FIRST, PAGE = 20, 200
 """Records that are read at a time: first few, together with what others read; then more, alone."""

@@ -10,10 +10,10 @@ import asyncio
 from functools import partial
 from typing import cast
 
+from harness_durable_worlds._checks import no_session
 from harness_durable_worlds._postgres_db import Connection
 from harness_durable_worlds._postgres_lane import Job, Lane
 from harness_durable_worlds._postgres_line import Store
-from harness_durable_worlds._postgres_log import no_session
 from harness_durable_worlds._postgres_pages import FIRST, Page, Wanted, read_pages
 
 GROUP_JOBS = 64

@@ -11,6 +11,7 @@ from harness_durable_worlds import _postgres_blobs as blob_rows
 from harness_durable_worlds import _postgres_claims as claims
 from harness_durable_worlds import _postgres_log as log
 from harness_durable_worlds import _postgres_pages as pages
+from harness_durable_worlds._checks import no_session
 from harness_durable_worlds._postgres_db import Connection
 from harness_durable_worlds._postgres_lane import Lane
 from harness_durable_worlds._postgres_liveness import Judge
@@ -33,7 +34,7 @@ async def delete_session(lane: Lane, key: log.Key, judge: Judge) -> None:
                 claims.check_free(key[1], owner, await claims.verdicts(db, key[0], judge))
             ahead = (await db.write("delete_blob", *key))[0][0]
             if not rows and not ahead and not committing:  # else the answer to an earlier COMMIT was lost
-                raise log.no_session(key[1])
+                raise no_session(key[1])
             for table in _TABLES:
                 await db.write(f"delete_{table}", *key)
             committing = True

@@ -17,8 +17,6 @@ import msgspec
 from harness_durable import clock
 from harness_durable.errors import BadInput, Conflict, DamagedLog, NotFound, WriterFenced
 from harness_durable.world import (
-    MAX_BLOB,
-    MAX_RECORD,
     Owner,
     Record,
     RowUpdate,
@@ -27,6 +25,7 @@ from harness_durable.world import (
     StoredRecord,
     stamped,
 )
+from harness_durable_worlds._checks import no_session
 from harness_durable_worlds._sqlite_db import Db
 from harness_durable_worlds._sqlite_sql import SQL
 
@@ -42,36 +41,6 @@ class Damage(msgspec.Struct, frozen=True):
 
     seq: int
     reason: str
-
-
-# ------------------------------------------------------------------------------------------ checks
-
-
-def check_sizes(records: Sequence[Record] | Sequence[StoredRecord], blobs: Mapping[str, bytes]) -> None:
-    """Raises ``BadInput`` before anything is stored."""
-    for record in records:
-        if len(record.body) > MAX_RECORD:
-            raise BadInput(
-                f"record {record.id} ({record.kind}) has {len(record.body)} bytes, "
-                f"at most {MAX_RECORD} fit; put its payload into a blob"
-            )
-    for sha, body in blobs.items():
-        if len(body) > MAX_BLOB:
-            raise BadInput(f"blob {sha[:12]} has {len(body)} bytes, at most {MAX_BLOB} fit; split it")
-
-
-def check_dense(session: str, records: Sequence[StoredRecord]) -> None:
-    """Raises ``BadInput`` if the records of an import are not numbered 1, 2, 3 …"""
-    for place, record in enumerate(records, 1):
-        if record.seq != place:
-            raise BadInput(
-                f"cannot import session {session!r}: record {place} is missing (found {record.seq}); "
-                "export the session again"
-            )
-
-
-def no_session(session: str) -> NotFound:
-    return NotFound(f"no session {session!r} in this app; `harness-durable sessions` lists those that exist")
 
 
 def head_and_epoch(db: Db, key: Key) -> tuple[int, int]:

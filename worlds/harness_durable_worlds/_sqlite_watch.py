@@ -7,10 +7,8 @@ that a thousand waiting tasks cost one reading thread and no wake-ups for other 
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
-from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from harness_durable.errors import HarnessDurableError
+from harness_durable_worlds._news import News
 from harness_durable_worlds._sqlite_db import Db, Value
 from harness_durable_worlds._sqlite_lane import Lane
 from harness_durable_worlds._sqlite_sql import SQL
@@ -25,28 +24,16 @@ from harness_durable_worlds._sqlite_sql import SQL
 POLL_SECONDS = 0.025
 
 
-class News:
-    """Loop side. ``changed`` is set and replaced whenever something that is waited for may have come."""
+class SqliteNews(News):
+    """``due_waiters``: how many wait for a session that is due. ``wake`` is the watcher's."""
 
     def __init__(self) -> None:
-        self.sessions: Counter[str] = Counter()
+        super().__init__()
         self.due_waiters = 0
-        self._heads: dict[str, asyncio.Event] = {}
-        self._due = asyncio.Event()
         self.wake: Callable[[], None] = lambda: None
 
-    @contextmanager
-    def following(self, session: str) -> Generator[None, None, None]:
-        """Within it, appends to ``session`` by others are looked for."""
-        self.sessions[session] += 1
+    def wanted(self) -> None:
         self.wake()
-        try:
-            yield
-        finally:
-            self.sessions[session] -= 1
-            if not self.sessions[session]:
-                del self.sessions[session]
-                self._heads.pop(session, None)
 
     @contextmanager
     def looking(self) -> Generator[None, None, None]:
@@ -58,27 +45,11 @@ class News:
         finally:
             self.due_waiters -= 1
 
-    def head_event(self, session: str) -> asyncio.Event:
-        """Set at the session's next append. Take it before reading the head."""
-        return self._heads.setdefault(session, asyncio.Event())
-
-    def due_event(self) -> asyncio.Event:
-        return self._due
-
-    def appended(self, session: str) -> None:
-        event = self._heads.pop(session, None)
-        if event is not None:
-            event.set()
-
-    def became_due(self) -> None:
-        self._due.set()
-        self._due = asyncio.Event()
-
 
 class Watcher(Lane):
     """The thread that looks for other processes' commits. ``is_due`` asks whether one can be claimed."""
 
-    def __init__(self, path: Path, app: str, news: News, is_due: Callable[[Db], bool]) -> None:
+    def __init__(self, path: Path, app: str, news: SqliteNews, is_due: Callable[[Db], bool]) -> None:
         self._app, self._news, self._is_due = app, news, is_due
         self._interest, self._stop = threading.Event(), threading.Event()
         self._version: Value = None

@@ -37,6 +37,7 @@ from harness_durable_worlds import _postgres_claims as claims
 from harness_durable_worlds import _postgres_log as log
 from harness_durable_worlds import _postgres_news as hints
 from harness_durable_worlds import _postgres_pages as pages
+from harness_durable_worlds._checks import check_dense, check_sizes, no_session
 from harness_durable_worlds._postgres_clock import ServerClock
 from harness_durable_worlds._postgres_db import URGENT_SECONDS, Connection, Identity, reading
 from harness_durable_worlds._postgres_describe import describe
@@ -102,7 +103,7 @@ class PostgresWorld:
         self._store, self._app = store, app
         self._clock, self._judge, self._doubts = ServerClock(), Judge(), claims.Doubts()
         store.met = self._met
-        self._news = hints.News()
+        self._news = hints.PostgresNews()
         self._log = Writer(store, "log", app)
         self._side = Reader(store, "side", app)
         self._claims = Lane(store, "claims", URGENT_SECONDS)
@@ -122,7 +123,7 @@ class PostgresWorld:
 
     async def create(self, session: str, records: Sequence[Record], row: RowUpdate) -> bool:
         key = self._key(session)
-        log.check_sizes(records, {})
+        check_sizes(records, {})
         stored = log.columns(self._app, [(session, each) for each in log.numbered(records, 0, 0)])
         values = (len(records), *log.due_of(row, self._clock.translate), clock.now_ms())
         tries = 0
@@ -149,7 +150,7 @@ class PostgresWorld:
         row: RowUpdate | None = None,
     ) -> int:
         key = self._key(session)
-        log.check_sizes(records, blobs)
+        check_sizes(records, blobs)
         rows = await blob_rows.prepare(self._side, key, blobs) if blobs else []
         due_at = None if row is None else log.due_of(row, self._clock.translate)[2]
         async with blob_rows.named(self._side, key, rows):
@@ -165,23 +166,14 @@ class PostgresWorld:
 
     async def wait(self, session: str, after: int, timeout: float) -> int:
         key = self._key(session)
-        with self._news.following(session):
-            event = self._news.head_event(session)
-            head = await self._head(key)
-            with anyio.move_on_after(timeout):
-                while head <= after:
-                    with anyio.move_on_after(_LOOK_AGAIN):
-                        await event.wait()
-                    event = self._news.head_event(session)
-                    head = await self._head(key)
-            return head
+        return await self._news.head_after(session, after, timeout, lambda: self._head(key), _LOOK_AGAIN)
 
     # ------------------------------------------------------------------------------------- rows
 
     async def session(self, session: str) -> SessionRow:
         rows = await self._rows("row", *self._key(session))
         if not rows:
-            raise log.no_session(session)
+            raise no_session(session)
         return rows[0]
 
     async def sessions(self, after: str = "", limit: int = 1000) -> list[SessionRow]:
@@ -250,7 +242,7 @@ class PostgresWorld:
         async def work(db: Connection) -> bool:
             done = await db.write("release", *key, epoch, due, due_at)
             if not done and not await db.read("row", *key):
-                raise log.no_session(session)
+                raise no_session(session)
             return any(row[0] for row in done)
 
         if await self._claims.do(work):
@@ -276,7 +268,7 @@ class PostgresWorld:
         return await blob_rows.get(self._side, self._key(session), sha)
 
     async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
-        log.check_sizes([], blobs)
+        check_sizes([], blobs)
         await blob_rows.put(self._side, self._key(session), blobs)
 
     async def missing_blobs(self, session: str, names: Collection[str]) -> set[str]:
@@ -312,8 +304,8 @@ class PostgresWorld:
         row: RowUpdate,
     ) -> None:
         key = self._key(session)
-        log.check_sizes(records, blobs)
-        log.check_dense(session, records)
+        check_sizes(records, blobs)
+        check_dense(session, records)
         await restore_session(self._side, key, records, blobs, log.due_of(row, self._clock.translate))
         self._told(session, row, free=True)
 
@@ -371,7 +363,7 @@ class PostgresWorld:
     async def _head(self, key: log.Key) -> int:
         rows = await self._side.do(reading("heads", self._app, [key[1]]))
         if not rows:
-            raise log.no_session(key[1])
+            raise no_session(key[1])
         return cast(int, rows[0][1])
 
 

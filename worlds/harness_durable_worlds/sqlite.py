@@ -37,12 +37,13 @@ from harness_durable_worlds import _sqlite_caches as caches
 from harness_durable_worlds import _sqlite_claims as claims
 from harness_durable_worlds import _sqlite_file as file
 from harness_durable_worlds import _sqlite_log as log
+from harness_durable_worlds._checks import check_dense, check_sizes
 from harness_durable_worlds._liveness import HostLiveness
 from harness_durable_worlds._sqlite_db import Db
 from harness_durable_worlds._sqlite_faults import SqliteFaults
 from harness_durable_worlds._sqlite_lane import Job, Readers
 from harness_durable_worlds._sqlite_sql import SCHEMA, SQL
-from harness_durable_worlds._sqlite_watch import POLL_SECONDS, News, Watcher
+from harness_durable_worlds._sqlite_watch import POLL_SECONDS, SqliteNews, Watcher
 from harness_durable_worlds._sqlite_writer import Writer
 
 READERS = 2
@@ -97,7 +98,7 @@ class SqliteWorld:
     def __init__(self, url: str, path: Path, app: str) -> None:
         self._url, self._path, self._app = url, path, app
         self._liveness = HostLiveness(path.with_name(f"{path.name}-workers"))
-        self._news = News()
+        self._news = SqliteNews()
         self._writer = Writer(path)
         self._readers = Readers(path, READERS)
         self._watcher = Watcher(path, app, self._news, self._is_due)
@@ -116,7 +117,7 @@ class SqliteWorld:
 
     async def create(self, session: str, records: Sequence[Record], row: RowUpdate) -> bool:
         key = self._key(session)
-        log.check_sizes(records, {})
+        check_sizes(records, {})
         return await self._writer.do(
             Job(
                 lambda db: log.create(db, key, records, row),
@@ -136,7 +137,7 @@ class SqliteWorld:
         row: RowUpdate | None = None,
     ) -> int:
         key = self._key(session)
-        log.check_sizes(records, blobs)
+        check_sizes(records, blobs)
         return await self._writer.do(
             Job(
                 lambda db: log.append(db, key, expected_head, epoch, records, blobs, row),
@@ -162,16 +163,7 @@ class SqliteWorld:
 
     async def wait(self, session: str, after: int, timeout: float) -> int:
         key = self._key(session)
-        with self._news.following(session):
-            event = self._news.head_event(session)
-            head = await self._head(key)
-            with anyio.move_on_after(timeout):
-                while head <= after:
-                    with anyio.move_on_after(_LOOK_AGAIN):
-                        await event.wait()
-                    event = self._news.head_event(session)
-                    head = await self._head(key)
-            return head
+        return await self._news.head_after(session, after, timeout, lambda: self._head(key), _LOOK_AGAIN)
 
     # ------------------------------------------------------------------------------------- rows
 
@@ -287,7 +279,7 @@ class SqliteWorld:
 
     async def put_blobs(self, session: str, blobs: Mapping[str, bytes]) -> None:
         key = self._key(session)
-        log.check_sizes((), blobs)
+        check_sizes((), blobs)
         await self._writer.do(
             Job(
                 lambda db: log.put_blobs(db, key, blobs),
@@ -325,8 +317,8 @@ class SqliteWorld:
         row: RowUpdate,
     ) -> None:
         key = self._key(session)
-        log.check_sizes(records, blobs)
-        log.check_dense(session, records)
+        check_sizes(records, blobs)
+        check_dense(session, records)
         await self._writer.do(
             Job(
                 lambda db: log.restore(db, key, records, blobs, row),

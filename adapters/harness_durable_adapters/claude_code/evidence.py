@@ -3,7 +3,6 @@ calls."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -17,6 +16,7 @@ from harness_durable.payload import Payload
 from harness_durable.policy import told
 from harness_durable.state import ModelCall, Session, ToolCall
 
+from ..common.endings import ending
 from ..common.shapes import text_of, value
 from . import response as responses
 from .case import BROKEN_OFF, Answer, Case, Response
@@ -25,9 +25,6 @@ from .lost import lost
 from .naming import is_custom, main_file, message_uuid
 from .rebuild import asked_for, content_for
 from .transcript import Finding, Line, is_made_up
-
-_REASON = 500
-"""Characters of a reason that the model is told."""
 
 
 async def gather(ctx: LifeContext, lines: Sequence[Line], findings: Sequence[Finding]) -> Case:
@@ -55,20 +52,9 @@ async def gather(ctx: LifeContext, lines: Sequence[Line], findings: Sequence[Fin
 
 
 def _ending(state: Session) -> str:
-    """What became of the last turn that is settled, and why. Reasons can hold whole answers of a provider."""
-    turn = next((turn for turn in reversed(state.turns.values()) if turn.settled), None)
-    if turn is None:
-        return ""
-    reason = textwrap.shorten(turn.reason, _REASON, placeholder=" ...").rstrip(".")
-    match turn.status:
-        case "cancelled":
-            return f"it was stopped before its end, because {reason or 'somebody asked for a stop'}"
-        case "needs_input":
-            return f"it was given up before its end ({reason}), and the next message was sent instead"
-        case "failed":
-            return f"it ended with an error ({reason})"
-        case _:
-            return BROKEN_OFF
+    """A turn that was completed, and has no last word in the transcript, broke off all the same."""
+    settled = any(turn.settled for turn in state.turns.values())
+    return ending(state) or BROKEN_OFF if settled else ""
 
 
 def _answered(call: ModelCall) -> bool:

@@ -8,12 +8,12 @@ from harness_durable.adapter import Capabilities, Harness, Launch, LifeContext, 
 from harness_durable.events import ReplayPolicy
 from harness_durable.sandbox import Link
 
+from ..common.naming import custom_tool
 from ..common.proof import Proofs
 from . import install
 from .drive import drive
 from .gate import EXACT
 from .launch import IMAGE, MODEL
-from .naming import custom_tool
 from .prepare import prepare
 from .selftest import self_test
 

@@ -17,10 +17,10 @@ from harness_durable.policy import gate
 from harness_durable.state import Session, ToolCall
 
 from ..common.admission import admit, gated, permitted
+from ..common.naming import is_custom, plain
 from ..common.shapes import Json, encode, mapping, word
 from . import frames
 from .launch import PATCH, SHELL
-from .naming import is_custom, plain
 
 APPROVALS = {
     "item/commandExecution/requestApproval": SHELL,

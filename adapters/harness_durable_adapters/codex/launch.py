@@ -15,8 +15,9 @@ from harness_durable.adapter import Launch
 from harness_durable.events import AgentSpec
 from harness_durable.sandbox import Content
 
+from ..common.naming import custom_tool
 from ..common.shapes import Json
-from .naming import PROVIDER, custom_tool
+from .naming import PROVIDER
 
 SHELL, PATCH, IMAGE = "exec_command", "apply_patch", "view_image"
 STDIN = "write_stdin"

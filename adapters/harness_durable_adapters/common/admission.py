@@ -16,7 +16,7 @@ async def admit(ctx: LifeContext, call: str, tool: str) -> Verdict:
 
     Waits for a person, however long that takes. Raises what the journal raises: then nobody may be answered.
     """
-    refused = await _permission(ctx, call, tool)
+    refused = await permitted(ctx, call, tool)
     return Verdict("deny", refused) if refused else await gated(ctx, call)
 
 
@@ -30,14 +30,16 @@ async def gated(ctx: LifeContext, call: str) -> Verdict:
 
 async def permitted(ctx: LifeContext, call: str, tool: str) -> str:
     """A person's no, for a call that passes another barrier afterwards; empty if it may go on."""
-    return await _permission(ctx, call, tool)
-
-
-async def _permission(ctx: LifeContext, call: str, tool: str) -> str:
     known = ctx.journal.state.tool_calls.get(call)
-    if ctx.agent.permission_mode != ASK or known is None or not known.open or known.policy == "safe":
+    if ctx.agent.permission_mode != ASK or known is None or known.policy == "safe":
         return ""
-    if known.released_in == ctx.life:
+    return await asked(ctx, call, tool)
+
+
+async def asked(ctx: LifeContext, call: str, tool: str) -> str:
+    """The same, whatever the mode and the policy: a person is asked, and waited for."""
+    known = ctx.journal.state.tool_calls.get(call)
+    if known is None or not known.open or known.released_in == ctx.life:
         return ""
     await ctx.journal.permission_requested(call, call, tool, ctx.life)
     await ctx.journal.until(lambda state: state.permissions[call].allow is not None)

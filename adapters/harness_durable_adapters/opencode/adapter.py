@@ -8,11 +8,11 @@ from harness_durable.adapter import Capabilities, Harness, Launch, LifeContext, 
 from harness_durable.events import ReplayPolicy
 from harness_durable.sandbox import Link
 
+from ..common.naming import custom_tool
 from . import install
 from .drive import drive
 from .gate import READS
 from .launch import VARIABLES
-from .naming import custom_tool
 from .prepare import prepare
 from .proof import prove, refuse_unproven
 

@@ -7,7 +7,6 @@ reason that comes with a yes answers one question; the last line, all that are l
 from __future__ import annotations
 
 from harness_durable.adapter import LifeContext
-from harness_durable.policy import denied
 from harness_durable.state import Permission
 
 from ..common.shapes import Json, mapping, objects, word
@@ -15,21 +14,6 @@ from .server import Refused, Server
 
 QUESTION = "question"
 """The harness's tool for asking a person."""
-
-
-async def put(ctx: LifeContext, call: str) -> str:
-    """Ask a person, and wait however long it takes. Empty if there is an answer, else why there is none."""
-    known = ctx.journal.state.tool_calls.get(call)
-    if known is None or not known.open or known.released_in == ctx.life:
-        return ""
-    await ctx.journal.permission_requested(call, call, QUESTION, ctx.life)
-    await ctx.journal.until(lambda state: state.permissions[call].allow is not None)
-    answer = ctx.journal.state.permissions[call]
-    if answer.allow:
-        return ""
-    reason = denied(answer)
-    await ctx.journal.tool_closed(call, "not_started", reason)
-    return reason
 
 
 async def answer(ctx: LifeContext, server: Server, session: str) -> None:

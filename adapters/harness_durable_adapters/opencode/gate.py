@@ -14,10 +14,11 @@ from harness_durable.policy import NOT_STARTED
 from harness_durable.state import Session
 from harness_durable.tools.arguments import MAX_DEPTH
 
-from ..common.admission import admit, finished, permitted
+from ..common.admission import admit, asked, finished, permitted
+from ..common.naming import plain
 from ..common.shapes import Json, decode, encode, mapping, outline, part, word
 from . import asks
-from .naming import is_custom, plain
+from .naming import is_custom
 
 READS = frozenset({"read", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "question"})
 """Built-in tools that change nothing but the harness itself."""
@@ -69,7 +70,7 @@ class Gate:
             return ""
         if is_custom(tool):
             return await permitted(self._ctx, call, tool)
-        refused = await asks.put(self._ctx, call) if tool == asks.QUESTION else ""
+        refused = await asked(self._ctx, call, tool) if tool == asks.QUESTION else ""
         if refused:
             return refused
         verdict = await admit(self._ctx, call, tool)

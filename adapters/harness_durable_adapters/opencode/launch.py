@@ -16,8 +16,9 @@ from harness_durable.adapter import Launch
 from harness_durable.events import AgentSpec
 from harness_durable.sandbox import Content
 
+from ..common.naming import custom_tool
 from ..common.shapes import Json
-from .naming import AGENT, BARRIER, PROVIDER, custom_tool
+from .naming import AGENT, BARRIER, PROVIDER
 
 DEFAULT_TOOLS = ("bash", "edit", "glob", "grep", "read", "todowrite", "webfetch", "write")
 """What can be made durable. Left out: subagents, whose results would be lost with their life; ``question``,

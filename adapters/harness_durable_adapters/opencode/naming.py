@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 
+from ..common import naming
+
 PROVIDER = "durable"
 """What the harness calls the gateway."""
 
@@ -21,18 +23,8 @@ _TIME = (1 << 48) - 1
 _PER_MS = 4096
 
 
-def custom_tool(tool: str) -> str:
-    """How the model sees a custom tool."""
-    return f"durable_{tool}"
-
-
 def is_custom(name: str) -> bool:
-    return name.startswith("durable_") and name != BARRIER
-
-
-def plain(name: str) -> str:
-    """A custom tool's own name, from the one that the model sees."""
-    return name.removeprefix("durable_")
+    return naming.is_custom(name) and name != BARRIER
 
 
 def session_id(native: str) -> str:

@@ -9,10 +9,10 @@ from harness_durable.adapter import LifeContext
 from harness_durable.policy import CANCELLED
 
 from ..common.admission import admit, permitted
+from ..common.naming import is_custom, plain
 from ..common.shapes import Json, word
 from .evidence import outcome_of
 from .frames import Question
-from .naming import is_custom, plain
 from .results import outcome, recorded, told
 
 READS = frozenset({"read", "grep", "find", "ls"})

@@ -19,8 +19,9 @@ from harness_durable.events import AgentSpec, ReplayPolicy
 from harness_durable.policy import CANCELLED, STOPPED
 from harness_durable.sandbox import Content
 
+from ..common.naming import custom_tool
 from ..common.shapes import Json, encode
-from .naming import COMMAND, MARK, TITLE, custom_tool
+from .naming import COMMAND, MARK, TITLE
 
 SETTINGS = "HARNESS_DURABLE_PI_SETTINGS"
 """Environment variable: a JSON object with settings of the harness, such as ``compaction`` or ``retry``. Give

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import uuid
 
-PREFIX = "durable_"
-"""Begins the names of custom tools: a name that the harness has itself would replace its tool."""
 COMMAND = "durable-continue"
 """The harness's command, from our extension, that goes on with a turn in its middle."""
 TITLE = "harness-durable"
@@ -15,20 +13,6 @@ MARK = "<durable:"
 """Before each message, with its number: so none is taken for a command, and each is known again."""
 
 _SPACE = uuid.UUID("5f0d5a0e-6b1c-5e53-9d0c-0d1f6b8c7a11")
-
-
-def custom_tool(tool: str) -> str:
-    """How the model sees a custom tool."""
-    return f"{PREFIX}{tool}"
-
-
-def is_custom(name: str) -> bool:
-    return name.startswith(PREFIX)
-
-
-def plain(name: str) -> str:
-    """The custom tool's own name."""
-    return name.removeprefix(PREFIX)
 
 
 def message_number(native: str, message: str) -> str:
