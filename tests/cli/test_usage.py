@@ -167,7 +167,7 @@ def test_a_bad_number_warns_once_and_is_clamped(cli: Cli) -> None:
 BINARIES = [
     ("/no/such/file", "correct or unset it"),
     ("plain", "chmod +x"),
-    ("other", "does not report a Claude Code version"),
+    ("other", "does not report a version of claude-code"),
     ("other", "unset it and run `harness-durable install claude-code`"),
     ("newer", "HARNESS_DURABLE_CLAUDE_CODE_ANY_VERSION"),
 ]
