@@ -1,0 +1,91 @@
+"""Blobs of a snapshot as the World has them, and what is made of them: a file's content, a root's
+difference."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+import anyio.from_thread
+import anyio.to_thread
+
+from harness_durable.errors import DamagedLog, NotFound
+from harness_durable.events.workspace import Change
+from harness_durable.payload import expand
+from harness_durable.workspace import manifest
+from harness_durable.workspace.differences import changes
+
+Read = Callable[[str], Awaitable[bytes]]
+"""A blob as it is stored, by its name. Raises ``NotFound`` if there is none."""
+
+
+async def blob(name: str, read: Read) -> bytes:
+    """A blob's content. Raises ``DamagedLog`` if it is missing or is not what its name says."""
+    try:
+        stored = await read(name)
+    except NotFound as error:
+        raise DamagedLog(f"blob {name}", 0, None, "it is missing") from error
+    return expand(name, stored)
+
+
+def getter(read: Read) -> manifest.Get:
+    """For worker threads that the event loop waits for."""
+
+    def get(name: str) -> bytes:
+        return anyio.from_thread.run(blob, name, read)
+
+    return get
+
+
+async def pieces(ref: str, read: Read) -> AsyncIterator[bytes]:
+    """A file's content by the ref of its line or of a ``Change``, at most 256 KiB at a time. Of a link ("@"
+    and its target) the target. Raises ``DamagedLog``."""
+    if ref.startswith("@"):
+        yield b"" if ref == "@-" else manifest.unescape(ref[1:].encode())
+    elif ref.startswith("+"):
+        for name in (await blob(ref[1:], read)).decode().split("\n"):
+            yield await blob(name, read)
+    elif ref:
+        yield await blob(ref, read)
+
+
+async def content(ref: str, read: Read) -> bytes:
+    """The same as one."""
+    return b"".join([piece async for piece in pieces(ref, read)])
+
+
+async def diff(old: str, new: str, read: Read) -> list[Change]:
+    """All that differs between two roots; an empty one has no files. Raises ``DamagedLog``."""
+    return await anyio.to_thread.run_sync(_diff, old, new, getter(read))
+
+
+def _diff(old: str, new: str, get: manifest.Get) -> list[Change]:
+    def entries(_: bytes, ref: str) -> dict[bytes, manifest.Line]:
+        return manifest.entries(ref, get)
+
+    return list(changes(old, new, entries, entries))
+
+
+async def names(root: str, read: Read) -> set[str]:
+    """Every blob that a root needs: to copy it, or to know what must not be swept. Raises ``DamagedLog``."""
+    return await anyio.to_thread.run_sync(partial(_names, root, getter(read)))
+
+
+def _names(root: str, get: manifest.Get) -> set[str]:
+    found: set[str] = set()
+
+    def keep(name: str) -> bytes:
+        found.add(name)
+        return get(name)
+
+    pending = [root] if root else []
+    while pending:
+        for line in manifest.entries(pending.pop(), keep).values():
+            if line.is_folder and line.ref not in found:
+                pending.append(line.ref)
+            elif line.kind in ("f", "r"):
+                if line.ref.startswith("+"):
+                    found.update(keep(line.ref[1:]).decode().split("\n"))
+                else:
+                    found.add(line.ref)
+    return found
