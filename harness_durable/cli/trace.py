@@ -7,12 +7,11 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
-import msgspec
 
-from harness_durable import codec, fold
+from harness_durable import fold
 from harness_durable.cli.common import (
     asynchronous,
     json_option,
@@ -25,8 +24,10 @@ from harness_durable.cli.common import (
     world_options,
 )
 from harness_durable.cli.story import Line, tell
+from harness_durable.cli.strip import strip
 from harness_durable.errors import DamagedLog
 from harness_durable.events import Entry
+from harness_durable.exports.jsonl import as_dict
 from harness_durable.journal import Reader
 from harness_durable.state import Session
 from harness_durable.world import World
@@ -35,6 +36,9 @@ STYLE = {"good": "green", "bad": "red", "warn": "yellow", "life": "cyan", "perso
 
 WHOLE = frozenset("?✘▲╳↻■")
 """Signs of lines whose end says why, or what to do: they may take more than one line of a terminal."""
+
+PAGE = 100
+"""How wide the lives are drawn where there is no terminal."""
 
 
 @click.command()
@@ -54,7 +58,7 @@ async def trace(
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Show what happened in SESSION: every life, also the lost ones.
+    """Show what happened in SESSION: every life, also the lost ones, line by line and then drawn to time.
 
     A damaged log is shown up to the damage; with --json also what is behind it. With --follow --json, text
     that is arriving comes as lines of kind "progress", which have no number.
@@ -117,28 +121,21 @@ async def _json(entries: AsyncIterator[Entry], since: int) -> None:
             print_json(as_dict(entry))
 
 
-def as_dict(entry: Entry) -> dict[str, Any]:
-    """An entry as people's tools read it."""
-    fields: dict[str, Any] = msgspec.to_builtins(entry.event, builtin_types=(bytes,))
-    return {
-        "seq": entry.seq,
-        "time": entry.time,
-        "epoch": entry.epoch,
-        **fields,
-        "kind": codec.kind_of(entry.event),
-    }
-
-
 async def print_story(
     entries: AsyncIterator[Entry], *, since: int = 0, markdown: bool = False, begin: str = ""
 ) -> None:
-    """Print a line per event that people care about, each after ``begin``."""
+    """Print a line per event that people care about, each after ``begin``; where the log ends, its lives."""
     state, width = Session(), columns(sys.stdout)
     async for entry in entries:
         fold.apply(state, entry)
         line = tell(state, entry)
         if line is not None and entry.seq > since:
             click.echo(begin + (_markdown(entry, line) if markdown else render(entry, line, width)))
+    lanes = strip(state, width or PAGE)
+    if lanes and markdown:
+        click.echo("\n## Lives\n\n```text\n" + "\n".join(lanes) + "\n```")
+    elif lanes:
+        click.echo("\n" + "\n".join(lanes))
 
 
 def columns(stream: TextIO) -> int | None:

@@ -1,0 +1,1 @@
+"""Sessions in the formats of other tools."""
