@@ -58,6 +58,9 @@ class Anthropic:
     def prepare(self, body: bytes) -> bytes:
         return anthropic_request.prepare(body)
 
+    def in_session(self, body: bytes, session: str) -> bytes:
+        return body  # what is cached is found by what it says
+
     def media(self, body: bytes) -> Sequence[Placed]:
         return anthropic_media.media(body)
 

@@ -106,7 +106,8 @@ class Asker:
         """The request as the provider may see it. One that is packed stays as it is."""
         if "content-encoding" in incoming.named:
             return incoming
-        body, notes = self.wire.prepare(incoming.body), withholding.notes(self.journal.state)
+        body = self.wire.in_session(self.wire.prepare(incoming.body), self.journal.state.native_id)
+        notes = withholding.notes(self.journal.state)
         return msgspec.structs.replace(incoming, body=self.wire.withhold(body, notes) if notes else body)
 
     def send(self, incoming: Incoming) -> provider.Asking:

@@ -50,6 +50,7 @@ _STATUS = {
 }
 _ABOUT_MEDIA = re.compile(r"\w*(image|file)\w*")
 _LEAST, _MOST = 400, 599
+_CACHE_KEY = "prompt_cache_key"
 
 Members = dict[str, Raw]
 Item = dict[str, object]
@@ -72,6 +73,12 @@ class OpenAI:
 
     def prepare(self, body: bytes) -> bytes:
         return bodies.readable(body)
+
+    def in_session(self, body: bytes, session: str) -> bytes:
+        # Codex names the life's own thread there.
+        if bodies.member(body, _CACHE_KEY) is None:
+            return body
+        return rawjson.encode_object({**rawjson.members(body), _CACHE_KEY: rawjson.quote(session)})
 
     def model_of(self, body: bytes) -> str:
         return clean(rawjson.text(bodies.member(body, "model")))

@@ -100,6 +100,11 @@ class Wire(Protocol):
         """What goes upstream: without our own marks, and such that the provider can read it."""
         ...
 
+    def in_session(self, body: bytes, session: str) -> bytes:
+        """The body with one name for the session in all of its lives, where the harness has a name in it by
+        which the provider finds what it has cached."""
+        ...
+
     def media(self, body: bytes) -> Sequence[Placed]:
         """The images, documents and the like that a request holds, in order, also within results of tools."""
         ...

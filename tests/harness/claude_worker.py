@@ -7,22 +7,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import cast
 
 import anyio
 
 from harness_durable import tool
 from harness_durable.errors import SessionBusy
-from harness_durable.events import AgentSpec
+from harness_durable.events import AgentSpec, ReplayPolicy
 from harness_durable.journal import Inbox
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.worker import Worker
 from harness_durable.settings import resolve
 from harness_durable.worlds import open_world
 
+REPLAY = cast(ReplayPolicy, os.environ.get("RIG_REPLAY", "never"))
 
-@tool(replay="never")
+
+@tool(replay=REPLAY)
 async def effect(token: str, nap: float = 0.0) -> str:
-    """Do the effect of this token, once."""
+    """Do the effect of this token, once; with another ``RIG_REPLAY``, as often as its policy allows."""
     with Path(os.environ["RIG_EFFECTS"]).open("a") as ledger:  # noqa: ASYNC230
         ledger.write(f"{token}\n")
     await anyio.sleep(nap)

@@ -10,7 +10,7 @@ import pytest
 from harness_durable.events import TranscriptAppended
 from harness_durable.journal import Inbox, Reader
 from harness_durable.testing.provider import say
-from harness_durable_adapters.claude_code.case import OPENING
+from harness_durable_adapters.common.lost import OPENING
 from tests.harness.claude_rig import SESSION, VERSIONS, Rig
 from tests.unit.test_claude_lost import conversation, torn
 from tests.unit.test_claude_transcript import NATIVE

@@ -59,7 +59,8 @@ async def test_a_call_that_was_cut_off_is_unknown_and_its_repeat_is_refused_once
 async def test_finished_calls_keep_their_results_beside_a_slow_one_that_was_cut_off(
     tmp_path: Path, version: str
 ) -> None:
-    both = Reply((bash("echo two >> a; sleep 9", "call_1"), bash("echo one >> a; echo ONE", "call_2")))
+    waits = "until [ -s a ]; do sleep 0.05; done; echo one >> a; echo ONE"
+    both = Reply((bash("echo two >> a; sleep 9", "call_1"), bash(waits, "call_2")))
     async with CodexRig.open(tmp_path, version, Script((both, say("done"))), tools=None) as rig:
         await begun(rig)
         await rig.crashed("tool.completed")
@@ -310,10 +311,8 @@ async def test_a_compaction_survives_and_nothing_is_done_or_paid_twice(
         await rig.crashed(at, "machine")
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
-        done = (rig.workspace / "a").read_text().split()
-        # Killed before the harness has asked again, it goes on from the conversation before the compaction.
-        assert done == ["0", "1", "2", *(["3"] if at == "model.completed:4" else []), "nine"]
-        assert rig.provider.ledger.tally().paid_twice() == {}
+        assert (rig.workspace / "a").read_text().split() == ["0", "1", "2", "nine"]
+        assert rig.paid() == 6
         assert "SUMMARY" in str(rig.requests[-1].body["input"])
 
 

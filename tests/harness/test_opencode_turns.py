@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from harness_durable import tool
-from harness_durable.journal import Inbox
+from harness_durable.events import TranscriptAppended
+from harness_durable.journal import Inbox, Reader
 from harness_durable.policy import CANCELLED
 from harness_durable.testing.provider import HttpError, Reply, Request, Text, ToolUse, say
 from harness_durable.testing.provider.messages import last_user_text
@@ -33,7 +34,7 @@ async def test_a_message_is_answered_and_its_tools_are_recorded(tmp_path: Path, 
 
 
 async def test_calls_that_never_run_are_not_said_to_have_run(tmp_path: Path, version: str) -> None:
-    calls = (ToolUse("nope", {}, id="call_none"), ToolUse("task", {"prompt": "x"}, id="call_task"))
+    calls = (ToolUse("nope", {}, id="call_none"), ToolUse("skill", {"name": "x"}, id="call_off"))
     async with Rig.open(tmp_path, version, Script((Reply(calls), say("done"))), tools=None) as rig:
         state = await rig.say("go")
         assert {call.outcome for call in state.tool_calls.values()} == {"not_started"}
@@ -100,13 +101,24 @@ async def test_every_text_reaches_the_model(tmp_path: Path, version: str, text: 
         assert last_user_text(rig.requests[-1]).strip() == text
 
 
-async def test_the_log_does_not_grow_with_a_commands_output(tmp_path: Path, version: str) -> None:
-    chatty = bash("for i in $(seq 40); do echo $i; sleep 0.02; done", "call_1")
+async def test_the_log_does_not_grow_with_each_piece_of_a_commands_output(
+    tmp_path: Path, version: str
+) -> None:
+    """The harness itself writes the whole output so far with each of them: about 3 MB here."""
+    chatty = bash(
+        "for i in $(seq 150); do head -c 250 /dev/zero | tr '\\0' x; echo; sleep 0.02; done", "call_1"
+    )
     async with Rig.open(tmp_path, version, Script((Reply((chatty,)), say("done"))), tools=None) as rig:
         state = await rig.say("go")
         [transcript] = state.transcripts.values()
         assert transcript.lines < 20
-        assert rig.seen("call_1").split()[-1] == "40"
+        assert len(rig.seen("call_1").split()) == 150
+        written = [entry.event async for entry in Reader(rig.world, SESSION).entries()]
+        assert sum(isinstance(event, TranscriptAppended) for event in written) <= transcript.lines
+        assert len(written) < 50
+        size = sum([len(blob) async for _, blob in rig.world.blobs(SESSION)])
+        size += sum(len(record.body) for record in await rig.world.read(SESSION))
+        assert size < 400_000
 
 
 async def test_a_steer_reaches_the_running_turn(tmp_path: Path, version: str) -> None:
@@ -185,12 +197,30 @@ async def test_a_question_is_answered_by_its_id_also_while_nobody_works(tmp_path
         await (await Inbox.open(rig.world, SESSION)).answer(
             "call_1", allow=True, by="Ann", reason="blue\nred"
         )
+        await rig.crashed("tool.completed", "machine")  # before the harness has heard of it
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         assert state.tool_calls["call_1"].outcome == "completed"
-        assert "blue" in rig.seen("call_1")
-        assert "red" in rig.seen("call_1")
+        assert set(state.permissions) == {"call_1"}
+        assert '"Which?"="blue", "Which?"="red"' in rig.seen("call_1")
+        assert await rig.result_of("call_1", state) == rig.seen("call_1")
         assert rig.paid() == 2
+
+
+async def test_an_answered_question_is_told_in_the_words_of_the_harness(tmp_path: Path, version: str) -> None:
+    """The log has them before the harness says them."""
+    option: dict[str, object] = {"label": "blue", "description": "like the sky"}
+    question: dict[str, object] = {"question": "Which?", "header": "Colour", "options": [option]}
+    use = ToolUse("question", {"questions": [question]}, id="call_1")
+    async with Rig.open(tmp_path, version, Script((Reply((use,)), say("done"))), tools=("question",)) as rig:
+        await rig.inbox.accept("m-1", "ask me")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(rig.work)
+            await rig.until(lambda state: "call_1" in state.permissions)
+            await (await Inbox.open(rig.world, SESSION)).answer("call_1", allow=True, by="Ann", reason="blue")
+        state = await rig.state()
+        assert await rig.result_of("call_1", state) == rig.seen("call_1")
+        assert "blue" in rig.seen("call_1")
 
 
 async def test_a_question_that_nobody_wants_to_answer_is_refused(tmp_path: Path, version: str) -> None:

@@ -1,4 +1,5 @@
-"""Session files of other versions, and damaged ones: the real harness goes on from each of them."""
+"""Session files of other versions, and damaged ones: the real harness goes on from each of them, and its
+model is told what is lost."""
 
 from __future__ import annotations
 
@@ -7,14 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from harness_durable.events import TranscriptAppended
+from harness_durable.journal import Inbox, Reader
 from harness_durable.testing.provider import say
-from harness_durable_adapters.pi.entries import parse
+from harness_durable_adapters.common.lost import OPENING
+from harness_durable_adapters.common.shapes import decode, mapping, objects, word
+from harness_durable_adapters.pi.entries import parse, path
+from tests.harness.claude_rig import tried
 from tests.harness.pi_rig import SESSION, VERSIONS, PiRig
-from tests.unit.pi_samples import invented, real
+from tests.unit.pi_samples import HEADER, assistant, invented, real, result, user
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS[:1])]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
 
 EVERY = [*real().items(), *invented().items()]
+
+
+async def brought(rig: PiRig, lines: list[bytes]) -> str:
+    """Put lines into the log as the session's file, whose name is returned."""
+    journal = await rig.journal()
+    file = f"{journal.state.native_id}.jsonl"
+    await journal.transcript_appended("imported", {file: lines}, offset=0)
+    await rig.world.release(SESSION, journal.state.epoch)
+    return file
 
 
 @pytest.mark.parametrize(("name", "lines"), EVERY, ids=[name for name, _ in EVERY])
@@ -22,18 +37,30 @@ async def test_a_conversation_that_was_brought_here_goes_on(
     tmp_path: Path, version: str, name: str, lines: list[bytes]
 ) -> None:
     async with PiRig.open(tmp_path, version, lambda _: say("read"), tools=None) as rig:
-        journal = await rig.journal()
-        file = f"{journal.state.native_id}.jsonl"
-        await journal.transcript_appended("imported", {file: lines}, offset=0)
-        await rig.world.release(SESSION, journal.state.epoch)
+        file = await brought(rig, lines)
         state = await rig.say("what did we do?")
         assert state.turns["m-1"].status == "completed", (name, state.turns["m-1"].reason)
         assert [line.kind for line in rig.provider.ledger.tally().lines].count("refused") == 0
         after = await rig.journal()
-        kept = parse([line async for line in after.transcript_lines(file)])
+        mirrored = [line async for line in after.transcript_lines(file)]
+        kept = parse(mirrored)
         assert kept.sound
+        heard = {block.text for message in rig.requests[-1].messages for block in message.blocks()}
+        assert said_since_compaction(mirrored) <= heard
         talk = [entry for entry in parse(lines).entries if entry.is_talk]
         assert len([entry for entry in kept.entries if entry.is_talk]) >= len(talk) + 2
+
+
+def said_since_compaction(lines: list[bytes]) -> set[str]:
+    """What was asked, and answered before the last word, in what the model sees word for word."""
+    way = path(parse(lines).entries)
+    since = max((place for place, entry in enumerate(way) if entry.kind == "compaction"), default=-1)
+    talk = [
+        entry for entry in way[since + 1 :] if entry.role in ("user", "assistant") and not entry.is_dropped
+    ]
+    bodies = [mapping((decode(lines[entry.line]) or {}).get("message")) for entry in talk[:-1]]
+    texts = [word(block.get("text")) for body in bodies for block in objects(body.get("content"))]
+    return {text for text in texts if text}
 
 
 async def test_every_line_above_a_damaged_one_is_still_in_the_conversation(
@@ -42,9 +69,65 @@ async def test_every_line_above_a_damaged_one_is_still_in_the_conversation(
     """The harness alone would lose all that is above a line whose parent it cannot find."""
     lines = invented()["torn in its middle"]
     async with PiRig.open(tmp_path, version, lambda _: say("read"), tools=None) as rig:
-        journal = await rig.journal()
-        file = f"{journal.state.native_id}.jsonl"
-        await journal.transcript_appended("imported", {file: lines}, offset=0)
-        await rig.world.release(SESSION, journal.state.epoch)
+        await brought(rig, lines)
         await rig.say("go on")
         assert '"hi"' in json.dumps(rig.requests[-1].body["messages"])
+
+
+TALK = [
+    HEADER,
+    user("a", None, "first"),
+    assistant("b", "a", "toolu_old"),
+    result("c", "b", "toolu_old"),
+    assistant("d", "c", text="done"),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "at", "death"),
+    [
+        (1, "model.requested", "harness"),
+        (2, "model.completed", "harness"),
+        (4, "model.completed", "machine"),
+    ],
+)
+async def test_c001_the_model_is_told_once_what_a_damaged_file_lost(
+    tmp_path: Path, version: str, place: int, at: str, death: str
+) -> None:
+    """The first message, a call, or the last word is torn. The first life dies before the model is asked, or
+    before it hears the answer: that is then given to it again, and not paid twice."""
+    lines = [line[:-20] if number == place else line for number, line in enumerate(TALK)]
+    where = f"{len(lines[place])} bytes at byte {sum(len(line) + 1 for line in lines[:place])}"
+    async with PiRig.open(tmp_path, version, lambda _: say("read"), tools=None) as rig:
+        await brought(rig, lines)
+        await rig.inbox.accept("m-1", "what did we do?")
+        await rig.crashed(at, death)
+        state = await rig.finished()
+        assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
+        told = notes(rig)
+        assert [text == OPENING for text in told] == ([True, False] if place == 1 else [False])
+        assert "1 line of this conversation's record could not be read" in told[-1]
+        assert where in told[-1]
+        assert ("the result of 1 call is left out" in told[-1]) == (place == 2)
+        await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
+        state = await rig.work()
+        assert state.turns["m-2"].status == "completed"
+        assert notes(rig) == told, "not once more, and not forgotten"
+        assert {"refused"}.isdisjoint(line.kind for line in rig.provider.ledger.tally().lines)
+        assert rig.paid() == 2
+        assert await source(rig) == b"\n".join(lines), "the damaged record itself stays"
+
+
+def notes(rig: PiRig) -> list[str]:
+    """What the model reads of us in the last request."""
+    blocks = [block for message in rig.requests[-1].messages for block in message.blocks()]
+    return [block.text for block in blocks if "Note by harness-durable" in block.text]
+
+
+async def source(rig: PiRig) -> bytes:
+    """What was brought, as the log still has it."""
+    reader = Reader(rig.world, SESSION)
+    async for entry in reader.entries():
+        if isinstance(entry.event, TranscriptAppended):
+            return await reader.content(entry.event.lines)
+    raise AssertionError("nothing was brought")

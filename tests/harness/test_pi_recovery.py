@@ -191,6 +191,31 @@ async def test_a_custom_tool_that_ran_in_a_dead_worker_is_settled_beside_the_liv
         assert rig.seen("toolu_1") == UNKNOWN
 
 
+@pytest.mark.parametrize(("policy", "death"), [("safe", "machine"), ("idempotent", "harness")])
+async def test_a_custom_tool_that_may_run_again_does_so_with_the_same_key(
+    tmp_path: Path, version: str, policy: str, death: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_REPLAY", policy)
+    use = ToolUse("durable_effect", {"token": "t"}, id="toolu_1")
+    async with PiRig.open(tmp_path, version, Script((Reply((use,)), say("done"))), tools=None) as rig:
+        await begun(rig)
+        await rig.crashed("tool.effect_done", death)
+        before = (await rig.state()).tool_calls["toolu_1"]
+        state = await rig.finished()
+        call = state.tool_calls["toolu_1"]
+        assert rig.effects.read_text().split() == ["t", "t"]
+        assert (call.policy, call.origin, call.outcome, call.source) == (
+            policy,
+            "custom",
+            "completed",
+            "recovery",
+        )
+        assert (call.key, call.releases, before.releases) == (before.key, 2, 1)
+        assert before.key
+        assert rig.seen("toolu_1") == "did t"
+        assert rig.paid() == 2
+
+
 @pytest.mark.parametrize("happened", [True, False])
 async def test_a_custom_tool_is_asked_whether_it_happened(
     tmp_path: Path, version: str, *, happened: bool
@@ -316,15 +341,17 @@ async def test_a_steer_that_was_lost_is_given_again_and_once(
         assert (state.turns["m-1"].status, len(state.lives)) == ("completed", 2 if life else 1)
 
 
-@pytest.mark.parametrize("allow", [True, False])
+@pytest.mark.parametrize(("allow", "death"), [(True, "harness"), (False, "machine"), (True, "worker")])
 async def test_an_answer_that_came_while_nobody_worked_is_used(
-    tmp_path: Path, version: str, *, allow: bool
+    tmp_path: Path, version: str, *, allow: bool, death: str
 ) -> None:
-    """The request keeps its id, and is not made again."""
+    """The request is durable before anything can have run, keeps its id, and is not made again."""
     script = Script((Reply((bash("echo a >> a; echo A", "toolu_1"),)), say("done")))
     async with PiRig.open(tmp_path, version, script, tools=None, permission_mode="ask") as rig:
         await begun(rig)
-        await rig.crashed("permission.asked")
+        await rig.crashed("permission.asked", death)
+        assert list((await rig.state()).permissions) == ["toolu_1"]
+        assert not (rig.workspace / "a").exists()
         inbox = await Inbox.open(rig.world, SESSION)
         await inbox.answer("toolu_1", allow=allow, by="Ann", reason="" if allow else "not today")
         state = await rig.finished()

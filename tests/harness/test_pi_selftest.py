@@ -27,6 +27,18 @@ async def test_an_extension_that_asks_nobody_is_found_out(
     assert any("was refused ran" in trouble for trouble in proof.troubles)
 
 
+async def test_an_extension_that_goes_on_without_its_outcome_is_found_out(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run the next call although nobody knows that this one has run."""
+    stop = b'    process.kill(process.pid, "SIGKILL");\n  }\n}\n\n// Before'
+    assert stop in launch.extension()
+    broken = launch.extension().replace(stop, b"    return undefined;\n  }\n}\n\n// Before")
+    monkeypatch.setattr(launch, "extension", lambda: broken)
+    proof = await selftest.self_test(await install.install(version))
+    assert [trouble for trouble in proof.troubles if "does not end the harness" in trouble]
+
+
 async def test_an_untested_version_is_proven_once_and_remembered(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,10 +48,11 @@ async def asked(
     *calls: tuple[str, str, object],
     policy: ReplayPolicy = "never",
     origin: ToolOrigin = "custom",
+    agent: str | None = None,
 ) -> None:
     """One response that asks for these calls: id, the tool's plain name, arguments (bytes are kept raw)."""
     model = await journal.model_requested(
-        key="k", life="L1", wire="anthropic", model="x", path="/", body=b"{}", field="messages", agent=None
+        key="k", life="L1", wire="anthropic", model="x", path="/", body=b"{}", field="messages", agent=agent
     )
     tools = tuple(
         Asked(

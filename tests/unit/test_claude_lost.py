@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from harness_durable_adapters.claude_code.case import OPENING, Case
+from harness_durable_adapters.claude_code.case import Case
 from harness_durable_adapters.claude_code.lost import is_pending, lost
 from harness_durable_adapters.claude_code.rebuild import Rebuilt, file_of, rebuild
 from harness_durable_adapters.claude_code.transcript import Line, is_conversation, parse
+from harness_durable_adapters.common.lost import OPENING
 from harness_durable_adapters.common.shapes import text_of
 from tests.unit.test_claude_transcript import Script, case, check_stable, text, use
 

@@ -21,7 +21,7 @@ def sample(hint: Any) -> Any:
     """Some value of a field's type that is not its default."""
     if hint is Payload:
         return Payload(3, data=b"\xff\0\r")
-    if hint in (events.Usage, events.AgentSpec, Media):
+    if hint in (events.Usage, events.AgentSpec, events.Change, events.LeftOut, events.Counts, Media):
         return filled(hint)
     origin, inner = typing.get_origin(hint), get_args(hint)
     if origin is typing.Literal:

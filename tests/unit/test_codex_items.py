@@ -299,6 +299,8 @@ def test_a_model_of_code_mode_is_given_the_ordinary_tools() -> None:
         "n": 1,
     }
     assert direct({"slug": "gpt-5.5"}, patch=True) == {"slug": "gpt-5.5"}
+    aside = {"slug": "gpt-6", "experimental_supported_tools": ["send_user_message_async", "clock"]}
+    assert direct(aside, patch=True)["experimental_supported_tools"] == ["clock"]
     assert direct({"slug": "gpt-5.5"}, patch=False)["apply_patch_tool_type"] is None
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+import tarfile
+from contextlib import closing
 from pathlib import Path
 
 from harness_durable.events import AgentSpec
@@ -23,7 +26,7 @@ SPEC: Json = {"name": "deploy", "description": "Deploy @PORT@.", "inputSchema": 
 
 def start(**agent: object) -> Start:
     known = AgentSpec("opencode", "1", "vendor/model-x", "local", "/work", **agent)  # type: ignore[arg-type]  # fields of its own
-    return Start("/bin/opencode", "1", known, "/home/life", "/work", "token-1", [SPEC])
+    return Start("/bin/opencode", "1", known, "/home/life", "/work", "token-1", [SPEC], "ses_1")
 
 
 async def content(of: Start, name: str) -> str:
@@ -60,7 +63,17 @@ def test_what_is_not_named_is_not_offered() -> None:
     assert next(iter(rules)) == "*"
     assert {name for name, rule in rules.items() if rule == "deny"} == {"*", "durable_barrier"}
     assert {"bash", "edit", "durable_deploy"} <= {name for name, rule in rules.items() if rule == "allow"}
-    assert "task" not in mapping(config(start())["permission"])
+    assert "question" not in mapping(config(start())["permission"])
+    assert "task" not in mapping(config(start(tools=("bash",)))["permission"])
+
+
+def test_a_subagent_may_not_do_what_the_harness_would_forbid_it() -> None:
+    """What is allowed at the top counts for all agents, unless it is taken back for one."""
+    agents = mapping(config(start())["agent"])
+    assert mapping(mapping(agents["general"])["permission"]) == {"task": "deny", "todowrite": "deny"}
+    denied = mapping(mapping(agents["explore"])["permission"])
+    assert {"task", "edit", "durable_deploy"} <= {name for name, rule in denied.items() if rule == "deny"}
+    assert "bash" not in denied
 
 
 async def test_texts_of_people_are_not_filled_in() -> None:
@@ -121,6 +134,37 @@ def test_a_conversation_that_was_exported_is_read_without_loss() -> None:
     assert len(kept) + len(found.messages) == len(rows)
     case = Case("ses_parent", False, "m", "/work", NOW, [], {})
     assert not any(word(row.data.get("messageID")) for row in rebuild(found, case).rows)
+
+
+def _older() -> list[Json]:
+    """Messages and parts as older versions of the harness stored them: in files, and in a database."""
+    found: list[Json] = []
+    archive, database = FILES / "storage_v2_and_legacy.tar", FILES / "legacy_opencode.db"
+    if archive.exists():
+        with tarfile.open(archive) as held:
+            files = [held.extractfile(one) for one in held if one.name.endswith(".json")]
+            found += [mapping(json.loads(file.read())) for file in files if file is not None]
+    if database.exists():
+        with closing(sqlite3.connect(f"file:{database}?immutable=1", uri=True)) as connection:
+            for (parts,) in connection.execute("select parts from messages"):
+                found += objects(json.loads(parts))
+    return found
+
+
+def test_what_older_versions_stored_is_read_without_loss_and_without_a_crash() -> None:
+    """Whatever shape it has: as a message and as a part, with what our own rows must have and without it."""
+    older = _older()
+    found = Conversation()
+    for one in older:
+        for kind, place in ((MESSAGE, "info"), (PART, "part")):
+            row = made("e", kind, {place: one})
+            again = read(row.raw)
+            assert again is not None
+            assert mapping(again.data[place]) == one
+            assert isinstance(lasting(again), bool)
+            found.take(again)
+    assert len(older) in (0, 31)
+    rebuild(found, Case("ses_parent", True, "m", "/work", NOW, [], {}))
 
 
 def test_an_error_that_was_streamed_is_understood() -> None:

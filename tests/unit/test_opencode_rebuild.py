@@ -96,6 +96,41 @@ def test_an_answer_that_began_is_written_to_its_end_with_one_result_for_each_cal
     assert (second["status"], second["error"]) == ("error", UNKNOWN)
 
 
+def task(call: str, status: str, **state: object) -> Row:
+    """A call of a subagent, whose session is ``ses_child``."""
+    state = {"status": status, "metadata": {"sessionId": "ses_child"}, "input": {"prompt": "x"}, **state}
+    return part(f"prt_{call}", ASKING, "tool", callID=call, tool="task", state=state)
+
+
+def test_a_subagent_that_goes_on_keeps_its_call_open_and_its_siblings_get_their_results() -> None:
+    answers = {"c1": Answer(ok=False, ran=False, text=NOT_STARTED, form={})}
+    running = task("c2", "running")
+    assert lasting(running)
+    after, _ = said([*BEGUN, running], case([response()], answers))
+    assert after.subagents() == {"c2": "ses_child"}
+    last = after.messages[ASKING]
+    assert last.finish == "tool-calls"
+    first, second = (mapping(one["state"]) for one in last.tools)
+    assert (first["error"], second["status"]) == (NOT_STARTED, "running")
+    answers["c2"] = Answer(ok=True, ran=True, text="done", form={"output": "done"})
+    rows = [*BEGUN, running]
+    rows += rebuild(conversation(rows), case([response()], {"c1": answers["c1"]})).rows
+    later, _ = said(rows, case([response()], answers))
+    assert later.subagents() == {}
+    assert mapping(later.messages[ASKING].tools[1]["state"])["output"] == "done"
+
+
+def test_an_answer_whose_calls_have_all_ended_is_not_asked_for_again() -> None:
+    """Killed between the last result and the end of the message."""
+    rows = [*BEGUN, tool("c1", "completed", output="A", input={}), tool("c2", "completed", output="B")]
+    after, _ = said(rows, case([response()]))
+    last = after.messages[ASKING]
+    assert (last.finish, [mapping(one["state"])["output"] for one in last.tools]) == (
+        "tool-calls",
+        ["A", "B"],
+    )
+
+
 def test_what_the_harness_wrote_itself_stays_as_it_is() -> None:
     state = tool("c1", "completed", output="its own", input={"command": "a"})
     answers = {"c2": Answer(ok=False, ran=False, text=NOT_STARTED, form={})}

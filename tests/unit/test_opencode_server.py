@@ -15,8 +15,8 @@ from harness_durable.adapter import Harness, LifeContext
 from harness_durable.errors import HarnessStuck
 from harness_durable.journal import Inbox, Journal
 from harness_durable.tools.host import ToolHost
+from harness_durable_adapters.common.answers import lines
 from harness_durable_adapters.common.shapes import Json, mapping
-from harness_durable_adapters.opencode.asks import lines
 from harness_durable_adapters.opencode.gate import TOO_DEEP, Gate
 from harness_durable_adapters.opencode.server import Broken, Refused, Server
 from tests.unit.memory_world import MemoryWorld
@@ -119,7 +119,10 @@ class Rig:
             cwd="/ws",
             ready=anyio.Event(),
         )
-        self._routes = Gate(context, "ses_1", self._mirror).routes()
+        self._routes = Gate(context, self._mirror, self._is_ours).routes()
+
+    def _is_ours(self, session: str, agent: str | None) -> bool:
+        return session == (agent or "ses_1")
 
     async def _mirror(self) -> None:
         self.mirrored += self.journal.state.tool_calls["call_1"].released_in is None
@@ -150,6 +153,17 @@ async def test_a_call_is_mirrored_then_released_then_finished() -> None:
     call = rig.journal.state.tool_calls["call_1"]
     assert (call.outcome, call.result and call.result.text) == ("completed", "out\n")
     assert "its result was" in str((await rig.ask("before", about("call_1")))["deny"])
+
+
+async def test_calls_of_subagents_pass_the_same_barrier_and_their_models_wait_for_the_mirror() -> None:
+    rig = await Rig.begin()
+    assert await rig.ask("model", {"sessionID": "ses_child"}) == {}
+    assert rig.mirrored == 1
+    await asked(rig.journal, ("call_2", "bash", {"command": "y"}), origin="builtin", agent="ses_child")
+    assert (await rig.ask("before", about("call_2")))["deny"], "another session has asked for it"
+    assert await rig.ask("before", about("call_2", sessionID="ses_child")) == {}
+    await rig.ask("after", about("call_2", sessionID="ses_child", output={"output": "out\n"}))
+    assert rig.journal.state.tool_calls["call_2"].outcome == "completed"
 
 
 async def test_what_is_not_in_the_log_or_not_ours_does_not_run() -> None:

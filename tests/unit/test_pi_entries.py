@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from harness_durable_adapters.pi.entries import parse, path, read, repaired
+from harness_durable_adapters.pi.entries import parse, path, read
+from harness_durable_adapters.pi.repair import repaired
 from tests.unit.pi_samples import DEEP, HEADER, assistant, invented, line, real, user
 
 EVERY = [*real().items(), *invented().items()]

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from harness_durable.policy import UNKNOWN
-from harness_durable_adapters.common.shapes import Json, encode, mapping
+from harness_durable_adapters.common.lost import OPENING
+from harness_durable_adapters.common.shapes import Json, decode, encode, mapping, text_of
 from harness_durable_adapters.pi.entries import parse, path
 from harness_durable_adapters.pi.rebuild import Answer, Case, Rebuilt, rebuild, unanswered
+from harness_durable_adapters.pi.repair import lost_entry, repaired
 from tests.unit.pi_samples import HEADER, assistant, line, result, user
 
 CASE = Case(native="native", life="life-1", stamp="t", model="m", prompt="n-1")
@@ -142,3 +144,94 @@ def test_entries_that_are_no_messages_do_not_matter() -> None:
     edit = line({"type": "context_edit", "id": "e", "parentId": "b", "targetId": "b", "replacement": None})
     rebuilt, whole = built(GO, assistant("b", "a", stop="error"), edit)
     assert (rebuilt.cut, leaf(whole)) == (True, "a")
+
+
+# ------------------------------------------------------------------------------------ what is lost
+
+
+def brought(*lines: bytes) -> tuple[list[bytes], str]:
+    """A damaged file as it is after its repair, and what the model is to be told."""
+    sound = [HEADER, *repaired(lines, "native")]
+    last = parse(sound).entries[-1]
+    parent = "" if last.is_header else last.id
+    kept = lost_entry(parse(lines).findings, "native", "life-0", "t", parent)
+    words = str(mapping(kept.get("data")).get("lost")) if kept is not None else ""
+    return [*sound, *([encode(kept)] if kept is not None else [])], words
+
+
+def read_by_model(lines: list[bytes]) -> list[tuple[str, str]]:
+    """Role and text of what the path shows, in order."""
+    talk = [entry for entry in path(parse(lines).entries) if entry.is_talk]
+    bodies = [mapping((decode(lines[entry.line]) or {}).get("message")) for entry in talk]
+    return [(str(body["role"]), text_of(body["content"])) for body in bodies]
+
+
+def test_c001_a_damaged_line_is_told_with_the_next_message_by_place_and_once() -> None:
+    sound, words = brought(HEADER, user("a", None, "hi"), b'{"torn', assistant("b", "a", text="hello"))
+    offset = len(HEADER) + len(user("a", None, "hi")) + 2
+    assert words == (
+        f"1 line of this conversation's record could not be read and is left out (6 bytes at byte {offset})"
+    )
+    rebuilt, whole = built(*sound[1:])
+    note = f"[Note by harness-durable, not by the model: {words}.]"
+    assert read_by_model(whole) == [("user", "hi"), ("assistant", "hello"), ("assistant", note)]
+    assert rebuilt.told == note
+    assert built(*whole[1:])[0] == Rebuilt([], "message"), "not once more, in another life"
+    later = user("z", parse(whole).entries[-1].id, "go", "n-1")
+    assert built(*whole[1:], later)[0] == Rebuilt([], "continue")
+
+
+def test_c001_a_turn_that_goes_on_is_asked_what_it_was_asked_and_told_afterwards() -> None:
+    """What it was asked may have a recorded answer, which must still fit."""
+    sound, words = brought(HEADER, GO, b"{torn", ASKS)
+    rebuilt, whole = built(*sound[1:], open=frozenset({"t1", "t2"}))
+    assert (rebuilt.mode, rebuilt.cut, rebuilt.told) == ("continue", True, "")
+    assert read_by_model(whole) == [("user", "go")]
+    said = assistant("z", parse(whole).entries[-1].id, text="done")
+    rebuilt, whole = built(*whole[1:], said, prompt="n-2", life="life-2")
+    assert [words in text for _, text in read_by_model(whole)] == [False, False, True]
+
+
+def test_c001_a_reason_and_a_loss_stand_in_one_note() -> None:
+    sound, words = brought(HEADER, user("x", None, "before", "n-0"), assistant("y", "x", "t1"), b"{torn")
+    rebuilt, whole = built(*sound[1:], answers={"t1": SAID}, ending="it was stopped before its end")
+    notes = [text for role, text in read_by_model(whole) if role == "assistant" and text]
+    assert notes == [rebuilt.told]
+    assert "it was stopped before its end" in notes[0]
+    assert words in notes[0]
+
+
+def test_c001_two_losses_are_told_in_one_note() -> None:
+    sound, _ = brought(HEADER, user("a", None, "hi"), b"{torn")
+    findings = parse([b"{more", b"\0\0"]).findings
+    more = lost_entry(findings, "native", "life-9", "t", parse(sound).entries[-1].id)
+    rebuilt, whole = built(*sound[1:], encode(more))
+    assert rebuilt.told.count("could not be read") == 2
+    assert "2 zero bytes at byte 6" in rebuilt.told
+    assert built(*whole[1:])[0].added == []
+
+
+@pytest.mark.parametrize("rest", [(), (assistant("b", "a", text="hello"),)])
+def test_c001_a_conversation_whose_beginning_is_lost_still_begins_with_the_user(
+    rest: tuple[bytes, ...],
+) -> None:
+    sound, words = brought(HEADER, user("a", None, "hi")[:30], *rest)
+    _, whole = built(*sound[1:])
+    said = read_by_model(whole)
+    assert said[0] == ("user", OPENING)
+    assert words in said[-1][1]
+    assert len(said) == 2 + len(rest)
+    assert parse(whole).sound
+    assert built(*whole[1:])[0].added == []
+
+
+def test_c001_a_result_that_is_left_out_is_told_although_it_can_be_read() -> None:
+    _, words = brought(HEADER, user("a", None, "hi"), assistant("b", "a", "t1")[:40], result("c", "b", "t1"))
+    assert "1 line of this conversation's record could not be read" in words
+    assert words.endswith("the result of 1 call is left out, since what asked for it is not on record")
+
+
+def test_c001_where_nothing_is_dropped_nothing_is_said() -> None:
+    said = user("a", None, "hi")
+    assert brought(HEADER, said, said)[1] == ""
+    assert brought(said, b"", assistant("b", "a", text="hello"))[1] == ""

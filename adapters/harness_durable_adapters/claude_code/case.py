@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ..common.lost import OPENING
 from ..common.shapes import Json
 from .naming import line_uuid
 from .response import Recorded
@@ -15,9 +16,6 @@ from .transcript import SHOWS, Line, made
 
 BROKEN_OFF = "it ended before the model had the last word"
 """What became of a turn of which nothing more is known."""
-
-OPENING = "[Note by harness-durable, not by the user: how this conversation began is lost.]"
-"""Stands in for a first message that could not be read: a conversation begins on the user's side."""
 
 
 class Answer(msgspec.Struct, frozen=True):

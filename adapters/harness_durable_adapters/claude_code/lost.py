@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..common import lost as common
 from ..common.shapes import word
 from .transcript import Finding, Line, made
 
 _PENDING = "harness-durable-lost"
-_LISTED = 5
-"""Damaged lines whose places the model is told."""
 
 
 def lost(findings: Sequence[Finding]) -> str:
     """A clause about the lines that cannot be read; empty if there are none."""
-    gone = [finding for finding in findings if finding.lost]
-    if not gone:
-        return ""
-    places = [_place(finding) for finding in gone[:_LISTED]]
-    if len(gone) > _LISTED:
-        places.append(f"and {len(gone) - _LISTED} more")
-    lines, are = ("1 line", "is") if len(gone) == 1 else (f"{len(gone)} lines", "are")
-    where = ", ".join(places)
-    return f"{lines} of this conversation's record could not be read and {are} left out ({where})"
-
-
-def _place(finding: Finding) -> str:
-    zeros = "zero " if finding.zeros == finding.length else ""
-    return f"{finding.length} {zeros}bytes at byte {finding.offset}"
+    return common.lost(
+        [common.Place(found.offset, found.length, found.zeros) for found in findings if found.lost]
+    )
 
 
 def pending_line(clause: str) -> Line:

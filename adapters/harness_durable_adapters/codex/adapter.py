@@ -13,7 +13,7 @@ from ..common.proof import Proofs
 from . import install
 from .drive import drive
 from .gate import EXACT
-from .launch import IMAGE, MODEL
+from .launch import ASK, IMAGE, MODEL
 from .prepare import prepare
 from .selftest import self_test
 
@@ -37,7 +37,7 @@ class Codex:
 
     @property
     def policies(self) -> Mapping[str, ReplayPolicy]:
-        return dict.fromkeys((IMAGE, "request_user_input", "update_plan"), "safe")
+        return dict.fromkeys((IMAGE, ASK, "update_plan"), "safe")
 
     @property
     def containers(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import anyio.to_thread
 
@@ -17,6 +18,7 @@ from harness_durable.errors import HarnessMissing
 from ..common.shapes import Json, decode, encode, objects
 
 SECONDS = 60.0
+_TOOLS, _ASIDE = "experimental_supported_tools", "send_user_message_async"
 _known: dict[tuple[str, int, int], list[Json]] = {}
 """Path, size and time of change of a binary -> its models."""
 
@@ -31,8 +33,12 @@ async def catalog(binary: str, model: str, tools: Sequence[str] | None) -> bytes
 
 
 def direct(entry: Json, *, patch: bool) -> Json:
-    """A model's entry without code mode and subagents; ``patch``: with the tool that changes files. Pure."""
+    """A model's entry without code mode, subagents, and words to people that are answered after the turn went
+    on, if at all; ``patch``: with the tool that changes files. Pure."""
     changed = {name: value for name, value in entry.items() if name != "multi_agent_version"}
+    tools = entry.get(_TOOLS)
+    if isinstance(tools, list):
+        changed[_TOOLS] = [one for one in cast(list[object], tools) if one != _ASIDE]
     if entry.get("tool_mode"):
         changed |= {"tool_mode": "direct", "use_responses_lite": False}
     if not patch:

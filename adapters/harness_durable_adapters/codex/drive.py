@@ -1,7 +1,8 @@
 """Driving a life of Codex: what its notices mean, and what it has to be told.
 
-A life begins with a new thread, which gets the conversation so far; then the harness's turn is begun. All ids
-are read from the output again after a takeover, so that nothing has to be remembered."""
+A life begins with a new thread, which gets the conversation so far; then the harness's turn is begun. If the
+last life ended while the conversation was being summed up, the harness has to do that first, in a turn of its
+own. All ids are read from the output again after a takeover, so that nothing has to be remembered."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ..common.stopping import close_calls, wants_stop
 from . import frames
 from .delivery import Delivery
 from .gate import reply
-from .history import transcript
+from .history import gone, sums_up, transcript
 from .items import is_user, note
 from .launch import thread
 from .mirror import finish, mirror
@@ -49,6 +50,7 @@ class CodexConversation(Conversation):
         super().__init__(ctx, link)
         self._said = frames.Said(frozenset(), frozenset(), frozenset())
         self._pieces: list[list[Json]] = []
+        self._sum_up_at = -1  # before which piece; -1: not at all, or it is done
         self._thread = self._turn = ""
         self._given, self._running = anyio.Event(), anyio.Event()
         self._unreadable = self._failures = 0
@@ -58,6 +60,11 @@ class CodexConversation(Conversation):
         items, _, _ = await transcript(self.ctx.journal)
         if frames.TURN not in self._said.asked:
             self._pieces = pieces(items)
+            if await sums_up(self.ctx.journal):
+                self._sum_up_at = len(self._pieces)
+                self._pieces += pieces(gone(items))
+        elif frames.SUM_UP in self._said.asked:
+            self._sum_up_at = 0
         self._delivery = await Delivery.begin(self.ctx, self._ask, self._said, items)
 
     def works(self) -> Sequence[Work]:
@@ -101,7 +108,7 @@ class CodexConversation(Conversation):
 
     async def _told(self, method: str, params: Json, end: int, later: list[Json] | None) -> None:
         """A notice. What is about another turn than ours came with the conversation that we gave."""
-        ours = params.get("turnId") == self._turn
+        ours = params.get("turnId") == self._turn and not self._sums_up
         item = mapping(params.get("item"))
         match method:
             case "rawResponseItem/completed" if ours:
@@ -115,7 +122,7 @@ class CodexConversation(Conversation):
                 number = frames.number_of_id(params.get("requestId"))
                 if later is not None:
                     later[:] = [one for one in later if frames.number_of(one) != number]
-            case "turn/started":
+            case "turn/started" if not (self._sums_up and frames.TURN in self._said.asked):
                 self._begun(mapping(params.get("turn")))
             case "turn/completed":
                 await self._completed(mapping(params.get("turn")))
@@ -128,7 +135,7 @@ class CodexConversation(Conversation):
         """An answer to a request of ours."""
         number, result = word(frame.get("id")), mapping(frame.get("result"))
         error = mapping(frame.get("error"))
-        if error and not number.startswith((frames.NOTE, frames.STEER, frames.STOP)):
+        if error and not number.startswith((frames.NOTE, frames.STEER, frames.STOP, frames.SUM_UP)):
             raise HarnessStuck(
                 f"the harness refused {number}: {word(error.get('message'))}; its version may not fit"
             )
@@ -141,17 +148,30 @@ class CodexConversation(Conversation):
             await self._give(0)
         elif number.startswith(frames.INJECT):
             await self._give(int(number.removeprefix(frames.INJECT)) + 1)
+        elif number == frames.SUM_UP and error:
+            await self._summed_up()
         elif number.startswith(frames.TURN):
             self._begun(mapping(result.get("turn")))
+
+    @property
+    def _sums_up(self) -> bool:
+        """Is the next turn of the harness's, or the one that runs, that in which it sums up?"""
+        return self._sum_up_at >= 0
 
     def _begun(self, turn: Json) -> None:
         self._turn = word(turn.get("id"))
         self._running.set()
 
     async def _completed(self, turn: Json) -> None:
+        state = self.ctx.journal.state
+        if self._sums_up:
+            if state.turns[self.ctx.turn].stop_by is None or frames.TURN in self._said.asked:
+                await self._summed_up()
+            else:
+                self.end = await self._stopped()
+            return
         if turn.get("id") != self._turn:
             return
-        state = self.ctx.journal.state
         self._failures = self._failures + 1 if turn.get("status") == "failed" else 0
         seconds = pause(turn, self._failures)
         if seconds and state.turns[self.ctx.turn].stop_by is None:
@@ -201,11 +221,20 @@ class CodexConversation(Conversation):
 
     async def _give(self, place: int) -> None:
         """Give the harness the conversation so far, a piece at a time; then it has to hear messages."""
-        if place >= len(self._pieces):
+        if place == self._sum_up_at:
+            if frames.SUM_UP not in self._said.asked:
+                await self._ask(frames.SUM_UP, "thread/compact/start", {})
+        elif place >= len(self._pieces):
             self._given.set()
         elif f"{frames.INJECT}{place}" not in self._said.asked:
             number = f"{frames.INJECT}{place}"
             await self._ask(number, "thread/inject_items", {"items": self._pieces[place]})
+
+    async def _summed_up(self) -> None:
+        """Or it could not be: then the conversation goes on as it is."""
+        place, self._sum_up_at = self._sum_up_at, -1
+        self._turn, self._running = "", anyio.Event()
+        await self._give(place)
 
     async def _explain(self, call: str, why: str) -> None:
         """Before a call is declined, so that it comes with the next request."""
@@ -220,13 +249,17 @@ class CodexConversation(Conversation):
         """Interrupt when somebody asks for a stop; a harness that does not heed it is given up."""
         await wants_stop(self.ctx)
         if self._failures and not self._running.is_set():  # nothing runs: it waits for the provider
-            await close_calls(self.ctx)
-            by = self.ctx.journal.state.turns[self.ctx.turn].stop_by
-            self.leave(TurnEnd("cancelled", reason=f"{by} asked for a stop"))
+            self.leave(await self._stopped())
             return
         await self._running.wait()
         await self._ask(f"{frames.STOP}{self.link.stdin_offset}", "turn/interrupt", {"turnId": self._turn})
         await self.insist()
+
+    async def _stopped(self) -> TurnEnd:
+        """The end of a turn that somebody stopped while no turn of the harness's ran for it."""
+        await close_calls(self.ctx)
+        by = self.ctx.journal.state.turns[self.ctx.turn].stop_by
+        return TurnEnd("cancelled", reason=f"{by} asked for a stop")
 
 
 def pieces(items: Sequence[Json]) -> list[list[Json]]:

@@ -11,7 +11,7 @@ import msgspec
 
 from ..common.shapes import Json, decode, encode, mapping, word
 
-INITIALIZE, THREAD, TURN = "durable-init", "durable-thread", "durable-turn"
+INITIALIZE, THREAD, TURN, SUM_UP = "durable-init", "durable-thread", "durable-turn", "durable-sum-up"
 INJECT, NOTE, STEER, STOP = "durable-inject-", "durable-note-", "durable-steer-", "durable-stop-"
 """How the ids of our requests begin."""
 

@@ -7,8 +7,6 @@ call beside it begins, and the life is over; the next one's conversation has the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import anyio
 
 from harness_durable.adapter import LifeContext
@@ -20,17 +18,15 @@ from ..common.admission import admit, gated, permitted
 from ..common.naming import is_custom, plain
 from ..common.shapes import Json, encode, mapping, word
 from . import frames
-from .launch import PATCH, SHELL
+from .launch import ASK, PATCH, SHELL
+from .questions import Explain, answers
 
 APPROVALS = {
     "item/commandExecution/requestApproval": SHELL,
     "item/fileChange/requestApproval": PATCH,
 }
-EXACT = frozenset({SHELL, PATCH})
+EXACT = frozenset({SHELL, PATCH, ASK})
 """The tools that ask."""
-
-Explain = Callable[[str, str], Awaitable[None]]
-"""Tells the model, about a call, why it did not run."""
 
 
 async def reply(ctx: LifeContext, question: Json, explain: Explain) -> bytes:
@@ -41,6 +37,8 @@ async def reply(ctx: LifeContext, question: Json, explain: Explain) -> bytes:
     if method in APPROVALS:
         decision = await _gate(ctx, word(params.get("itemId")), APPROVALS[method], explain)
         return frames.answer(number, {"decision": decision})
+    if method == "item/tool/requestUserInput":
+        return frames.answer(number, await answers(ctx, params, explain))
     if method == "item/tool/call":
         return frames.answer(number, await _run(ctx, params))
     return frames.refusal(number, f"{method} is not supported here")

@@ -23,22 +23,30 @@ from .naming import transcript_file
 from .rollout import Finding, Parser, paired
 
 _WIRE = Responses()
+_SUMS_UP = "compaction"
+_ANSWERS = ("turn", "")
+"""What the harness asks for, in its own words: a summary of the conversation, or what comes next in it."""
 
 
 class History(msgspec.Struct, frozen=True):
     """``items`` to begin with; ``cut``: a response that the harness will ask for again; ``made_up``: calls
-    whose result was written by us; ``noted``: the model is told something beside its
-    conversation."""
+    whose result was written by us; ``noted``: the model is told something beside its conversation;
+    ``sums_up``: see ``sums_up``."""
 
     items: list[Json]
     cut: str = ""
     made_up: tuple[str, ...] = ()
     noted: bool = False
+    sums_up: bool = False
 
 
 async def gather(journal: Journal, mirrored: list[Json]) -> History:
     """For a life that is about to start. ``mirrored``: the items of the transcript."""
     said = frozenset(text_in(item) for item in mirrored if is_user(item))
+    if (question := await _summary(journal)) is not None:
+        # Exactly what was to be summed up, so that the recorded summary fits. ``drive`` adds what is new.
+        *asked, _ = objects(question.get("input"))
+        return _answered(History(conversation(asked, said), sums_up=True))
     last = await _last_request(journal)
     if last is None:
         items = await _unasked(journal, conversation(mirrored, said))
@@ -69,16 +77,30 @@ async def transcript(journal: Journal) -> tuple[list[Json], list[Finding], int]:
     return parser.items, parser.findings, parser.count
 
 
-async def _last_request(journal: Journal) -> tuple[ModelCall, Json] | None:
-    """The last request of the conversation itself: not of a compaction, which the harness asks for with a
-    question of its own."""
+async def sums_up(journal: Journal) -> bool:
+    """Was the harness about to go on from a summary of its conversation when the last life ended? Then it has
+    to sum up first: it is told to, and answered from the log if the summary was paid already."""
+    return await _summary(journal) is not None
+
+
+async def _summary(journal: Journal) -> Json | None:
+    """The turn's last request, if it asks for a summary: the conversation, and then the question."""
+    last, turn = await _last_request(journal, (*_ANSWERS, _SUMS_UP)), journal.state.turn
+    if last is None or turn is None or last[0].turn != turn.id or request_kind(last[1]) != _SUMS_UP:
+        return None
+    return last[1] if objects(last[1].get("input")) else None
+
+
+async def _last_request(journal: Journal, kinds: tuple[str, ...] = _ANSWERS) -> tuple[ModelCall, Json] | None:
+    """The last request of the conversation that asks for one of these. A summary is asked for with a question
+    of the harness's own at the end."""
     for call in reversed(journal.state.model_calls.values()):
         if call.agent is not None:
             continue
         body = decode(await body_of(journal.reader, journal.state, call.id, _WIRE.list_field))
         if body is None:
             return None  # the mirror has its items, too
-        if request_kind(body) in ("turn", ""):
+        if request_kind(body) in kinds:
             return call, body
     return None
 
@@ -144,11 +166,15 @@ def _ended(found: History, state: Session, call: ModelCall | None) -> History:
     fresh = state.turn is not None and (call is None or call.turn != state.turn.id)
     if why and fresh and found.items and not already:
         notes.append(note(f"on the turn before the next message: {why}"))
-    gone = terminals(found.items)
-    if gone:
-        which = ", ".join(gone)
-        notes.append(note(f"commands that were left running are gone with their process (session {which})"))
+    notes += gone(found.items)
     return msgspec.structs.replace(found, items=[*found.items, *notes], noted=bool(notes))
+
+
+def gone(items: list[Json]) -> list[Json]:
+    """What the model has to be told of commands that it left running."""
+    which = ", ".join(terminals(items))
+    told = f"commands that were left running are gone with their process (session {which})"
+    return [note(told)] if which else []
 
 
 async def asked_in(journal: Journal, turn: str) -> bool:

@@ -20,10 +20,10 @@ from ..common.shapes import Json
 from .naming import PROVIDER
 
 SHELL, PATCH, IMAGE = "exec_command", "apply_patch", "view_image"
-STDIN = "write_stdin"
+STDIN, ASK = "write_stdin", "request_user_input"
 DEFAULT_TOOLS = (SHELL, STDIN, PATCH, IMAGE)
 """What can be made durable. Left out: subagents (a lost one is not resumed), goals, searches of the provider,
-plugins and apps."""
+plugins and apps. ``ASK`` is for sessions with somebody who answers, and has to be named."""
 
 MODEL = "gpt-5.5"
 """For new sessions: the newest that Codex itself does not run in code mode."""
@@ -87,6 +87,7 @@ def configuration(start: Start) -> str:
         top.append(f"model_reasoning_effort = {json.dumps(agent.effort)}")
     features = [f"{name} = false" for name in _OFF]
     features += [f"shell_tool = {_truth(SHELL in tools)}", f"view_image = {_truth(IMAGE in tools)}"]
+    features.append(f"default_mode_request_user_input = {_truth(ASK in tools)}")
     return "\n".join(
         [
             *top,
@@ -108,6 +109,12 @@ def configuration(start: Start) -> str:
             "",
             "[agents]",
             "enabled = false",
+            "",
+            "[skills.bundled]",  # the model would be told the life's own path to them
+            "enabled = false",
+            "",
+            "[tools.experimental_request_user_input]",
+            f"enabled = {_truth(ASK in tools)}",
             "",
             "[features]",
             *features,

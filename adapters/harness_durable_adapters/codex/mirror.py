@@ -12,6 +12,8 @@ from .naming import transcript_file
 from .results import ended, succeeded
 from .rollout import line_of
 
+_NO_TOOL = "unsupported call: "
+"""Begins what the harness says of a tool that it does not have."""
 _REMARKS = "internal_chat_message_metadata_passthrough"
 
 
@@ -69,4 +71,6 @@ def _outcome(ctx: LifeContext, item: Json) -> Told | None:
 
 
 def _well(tool: str, text: str) -> bool:
-    return succeeded(text) if tool in ("exec_command", "write_stdin", "apply_patch") else True
+    if tool in ("exec_command", "write_stdin", "apply_patch"):
+        return succeeded(text)
+    return not text.startswith(_NO_TOOL)

@@ -60,6 +60,8 @@ def _reason(history: History, findings: Sequence[Finding]) -> str:
     parts = [f"result written for {call}" for call in history.made_up]
     if history.cut:
         parts.append(f"response {history.cut} is given again")
+    if history.sums_up:
+        parts.append("it is summed up again, as before the death")
     if history.noted:
         parts.append("the model is told how the turn before ended, or what is gone")
     for trouble, found in Counter(finding.trouble for finding in findings).items():

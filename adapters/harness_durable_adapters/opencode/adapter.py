@@ -11,6 +11,7 @@ from harness_durable.sandbox import Link
 from ..common.naming import custom_tool
 from . import install
 from .drive import drive
+from .events import CONTAINERS
 from .gate import READS
 from .launch import VARIABLES
 from .prepare import prepare
@@ -31,15 +32,15 @@ class OpenCode:
     @property
     def capabilities(self) -> Capabilities:
         # The plugin is asked for every tool, and without it in place a life gets no answer: see ``drive``.
-        return Capabilities(steer=True, stop=True, custom_tools=True, subagents=False, exact=None)
+        return Capabilities(steer=True, stop=True, custom_tools=True, subagents=True, exact=None)
 
     @property
     def policies(self) -> Mapping[str, ReplayPolicy]:
-        return dict.fromkeys(READS, "safe")
+        return dict.fromkeys(READS | CONTAINERS, "safe")
 
     @property
     def containers(self) -> frozenset[str]:
-        return frozenset()
+        return CONTAINERS
 
     def custom_name(self, tool: str) -> str:
         return custom_tool(tool)

@@ -6,24 +6,52 @@ reason that comes with a yes answers one question; the last line, all that are l
 
 from __future__ import annotations
 
+from typing import cast
+
 from harness_durable.adapter import LifeContext
 from harness_durable.state import Permission
 
-from ..common.shapes import Json, mapping, objects, word
+from ..common.answers import lines
+from ..common.shapes import Json, encode, mapping, objects, word
 from .server import Refused, Server
 
 QUESTION = "question"
 """The harness's tool for asking a person."""
 
 
-async def answer(ctx: LifeContext, server: Server, session: str) -> None:
+async def answer(ctx: LifeContext, server: Server) -> None:
     """Give the harness the answers that it waits for. What else it asks has passed our barrier."""
     for asked in objects(await server.json("GET", "/question")):
-        if asked.get("sessionID") == session:
-            call = word(mapping(asked.get("tool")).get("callID"))
-            await _reply(server, asked, ctx.journal.state.permissions.get(call))
+        call = word(mapping(asked.get("tool")).get("callID"))
+        await _reply(server, asked, ctx.journal.state.permissions.get(call))
     for asked in objects(await server.json("GET", "/permission")):
         await _say(server, f"/permission/{word(asked.get('id'))}/reply", {"reply": "once"})
+
+
+async def answered(ctx: LifeContext, call: str, questions: object) -> None:
+    """A question that a person has answered has its outcome, in the harness's own words, before the harness
+    asks it: else a death in between would have it asked once more. One that the harness will refuse to ask
+    is left to it."""
+    given, asked = ctx.journal.state.permissions.get(call), objects(questions)
+    if given is None or not given.allow or not asked or not all(map(_is_question, asked)):
+        return
+    said = lines(given.reason, len(asked))
+    pairs = ", ".join(f'"{one["question"]}"="{text}"' for one, text in zip(asked, said, strict=True))
+    told = f"User has answered your questions: {pairs}. You can now continue with the user's answers in mind."
+    title = f"Asked {len(asked)} question{'s' if len(asked) > 1 else ''}"
+    form: Json = {"title": title, "output": told, "metadata": {"answers": [[text] for text in said]}}
+    result = told.encode("utf-8", "backslashreplace")
+    await ctx.journal.tool_finished(call, ok=True, result=result, source="hook", detail=encode(form))
+
+
+def _is_question(one: Json) -> bool:
+    options = one.get("options")
+    if not isinstance(options, list):
+        return False
+    known = objects(cast(list[object], options))
+    texts = [one.get("question"), one.get("header")]
+    texts += [option.get(name) for option in known for name in ("label", "description")]
+    return len(known) == len(cast(list[object], options)) and all(isinstance(text, str) for text in texts)
 
 
 async def _reply(server: Server, asked: Json, given: Permission | None) -> None:
@@ -42,9 +70,3 @@ async def _say(server: Server, path: str, body: Json) -> None:
     except Refused as refused:
         if refused.status not in (400, 404):
             raise
-
-
-def lines(reason: str, count: int) -> list[str]:
-    """``count`` answers out of one text."""
-    said = [line.strip() for line in reason.splitlines() if line.strip()] or ["yes"]
-    return [said[min(place, len(said) - 1)] for place in range(count)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ..common.shapes import Json, encode, mapping, word
-from .events import Row, data_of
+from .events import Row, data_of, subagent, under_way
 
 _STEPS = frozenset({"step-start", "step-finish"})
 """Marks of the harness's own, of which the model sees nothing."""
@@ -140,6 +140,11 @@ class Conversation:
     def last_user(self) -> Said | None:
         return next((one for one in reversed(self.messages.values()) if one.is_user), None)
 
-    def calls(self) -> dict[str, Json]:
-        """The tool parts, by call."""
-        return {word(one.get("callID")): one for said in self.messages.values() for one in said.tools}
+    def calls(self, *, finished: bool = False) -> dict[str, Json]:
+        """The tool parts, by call. ``finished``: only those of answers that were written to their end."""
+        messages = (said for said in self.messages.values() if not (finished and said.unfinished))
+        return {word(one.get("callID")): one for said in messages for one in said.tools}
+
+    def subagents(self) -> dict[str, str]:
+        """By call, the sessions of those whose result nobody has written."""
+        return {call: subagent(one) for call, one in self.calls().items() if under_way(one) and subagent(one)}

@@ -50,9 +50,15 @@ class Delivery(delivery.Delivery):
         that is answered it changes nothing."""
         last = self._mirror.conversation.last_user
         if last is not None:
-            await self._prompt(last.id, [], last)
+            await self.again(self._mirror.session, last)
 
-    async def _prompt(self, number: str, parts: list[Json], known: Said | None = None) -> None:
+    async def again(self, session: str, last: Said) -> None:
+        """The same for a session of the harness's, a subagent's for instance."""
+        await self._prompt(last.id, [], last, session)
+
+    async def _prompt(
+        self, number: str, parts: list[Json], known: Said | None = None, session: str = ""
+    ) -> None:
         """The harness answers when it has stored the message."""
         info = known.info if known is not None else {}
         model: Json = {"providerID": PROVIDER, "modelID": self._ctx.agent.model}
@@ -63,6 +69,7 @@ class Delivery(delivery.Delivery):
             "parts": parts,
         }
         try:
-            await self._server.call("POST", f"/session/{self._mirror.session}/prompt_async", body)
+            place = f"/session/{session or self._mirror.session}/prompt_async"
+            await self._server.call("POST", place, body)
         except Refused as refused:
             raise HarnessStuck(f"the harness does not take a message: {refused}") from None

@@ -21,12 +21,13 @@ from ..common.shapes import Json, mapping, word
 from ..common.stopping import close_calls, wants_stop
 from . import asks
 from .delivery import Delivery
-from .events import MESSAGE
+from .events import CONTAINERS, MESSAGE
 from .gate import Gate
 from .mirror import Mirror
 from .naming import BARRIER, marked
 from .outcome import MOST_ATTEMPTS, failed, gave_up, turn_end
 from .server import Broken, Refused, Server
+from .subagents import Subagents
 
 LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
 _SETTLE_SECONDS = 0.03
@@ -53,6 +54,7 @@ class OpenCodeConversation(Conversation):
         self._port = 0
         self._listening = anyio.Event()
         self._connected = anyio.Event()
+        self._resuming, self._resumed = anyio.CancelScope(), anyio.Event()
         self._news = anyio.Event()
         self._idle_since: float | None = None
         self._reminders = 0
@@ -69,6 +71,9 @@ class OpenCodeConversation(Conversation):
         if found is not None:
             self._port = int(found[1])
             self._listening.set()
+
+    def loops(self) -> frozenset[str]:
+        return CONTAINERS
 
     def tick(self, silent: float) -> None:
         self._news.set()
@@ -89,13 +94,19 @@ class OpenCodeConversation(Conversation):
         tools = await self._server.json("GET", "/experimental/tool/ids")
         if not isinstance(tools, list) or BARRIER not in cast(list[object], tools):
             raise HarnessStuck("the harness did not load our plugin, so nothing would hold its tools back")
-        self._gate = Gate(self.ctx, self._mirror.session, self._mirror.pull)
+        self._gate = Gate(self.ctx, self._mirror.pull, self._mirror.is_ours)
         self.ctx.routes.open(self._gate.routes())
         self.ctx.ready.set()
         self._delivery = await Delivery.begin(self.ctx, self._server, self._mirror)
         self.initialized.set()
         self.start(self._listen)
         await self._connected.wait()  # some errors are told in events only, and once
+        subagents = Subagents(self.ctx, self._server, self._mirror, self._delivery.again, self._working)
+        with self._resuming:
+            await subagents.finish()
+        self._resumed.set()
+        if self._resuming.cancelled_caught:
+            return  # the stop does the rest
         self.start(self._delivery.run)
         await self._follow()
 
@@ -147,8 +158,11 @@ class OpenCodeConversation(Conversation):
 
     async def _busy_there(self) -> bool:
         """Does it work, by its own account? Raises ``HarnessStuck`` if it does not say."""
-        status = mapping(await self._server.json("GET", "/session/status"))
-        return self._mirror.session in status
+        return self._mirror.session in await self._working()
+
+    async def _working(self) -> Json:
+        """The sessions that work, ours and those of subagents."""
+        return mapping(await self._server.json("GET", "/session/status"))
 
     # ---------------------------------------------------------------------------------- listening
 
@@ -171,13 +185,13 @@ class OpenCodeConversation(Conversation):
         said = mapping(event.get("properties"))
         self._news.set()
         match event.get("type"):
-            case "session.status" if said.get("sessionID") == self._mirror.session:
+            case "session.status":
                 await self._retrying(mapping(said.get("status")))
             case "session.error" if said.get("sessionID") in (None, self._mirror.session):
                 self._error = mapping(said.get("error"))  # of which no message tells, perhaps
             case "permission.asked" | "question.asked" | None:  # None: the stream stands
                 self._connected.set()
-                await asks.answer(self.ctx, self._server, self._mirror.session)
+                await asks.answer(self.ctx, self._server)
             case _:
                 return
 
@@ -206,12 +220,17 @@ class OpenCodeConversation(Conversation):
         just told to work may begin after it was interrupted, so it is interrupted until it stays idle."""
         await wants_stop(self.ctx)
         await self.initialized.wait()
-        await self._delivery.begun()
+        self._resuming.cancel()
+        await self._resumed.wait()
+        if not self._resuming.cancelled_caught:
+            await self._delivery.begun()
         idle = 0
         deadline = clock.monotonic() + STOP_SECONDS
         while idle < 3 and clock.monotonic() < deadline:
-            await self._server.call("POST", f"/session/{self._mirror.session}/abort")
-            idle = 0 if await self._busy_there() else idle + 1
+            working = await self._working()
+            for session in {self._mirror.session, *working}:
+                await self._server.call("POST", f"/session/{session}/abort")
+            idle = 0 if await self._working() else idle + 1
             await clock.sleep(_AGAIN_SECONDS)
         if idle < 3:
             raise HarnessStuck(f"the harness did not stop within {STOP_SECONDS:.0f} s of being asked")

@@ -19,6 +19,9 @@ CREATED = "session.created.1"
 MESSAGE, MESSAGE_GONE = "message.updated.1", "message.removed.1"
 PART, PART_GONE = "message.part.updated.1", "message.part.removed.1"
 
+CONTAINERS = frozenset({"task"})
+"""Tools that hold a loop of their own: a subagent, which is a session of the harness's beside ours."""
+
 _KEPT = frozenset({CREATED, MESSAGE, MESSAGE_GONE, PART, PART_GONE})
 _UNDER_WAY = frozenset({"pending", "running"})
 
@@ -42,8 +45,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A row with its place in the store of a life."""
+    """A row with its session and its place in the store of a life."""
 
+    session: str
     seq: int
     row: Row
 
@@ -62,14 +66,14 @@ def made(number: str, kind: str, data: Json) -> Row:
     return Row(raw, number, kind, data)
 
 
-def stored(raw: bytes, session: str) -> Stored | None:
-    """A row as the harness gives it; None if it is another session's."""
+def stored(raw: bytes) -> Stored | None:
+    """A row as the harness gives it; None for what is none."""
     fields = rawjson.members(raw)
-    if rawjson.text(fields.get("aggregate_id")) != session:
-        return None
     line = rawjson.encode_object({name: fields.get(name, Raw(b"null")) for name in ("id", "type", "data")})
     row = read(line)
-    return Stored(rawjson.number(fields.get("seq")), row) if row is not None else None
+    if row is None:
+        return None
+    return Stored(rawjson.text(fields.get("aggregate_id")), rawjson.number(fields.get("seq")), row)
 
 
 def replayed(raw: bytes, session: str, seq: int, data: bytes = b"") -> Raw:
@@ -95,12 +99,24 @@ def data_of(raw: bytes) -> bytes:
     return part(raw, "data")
 
 
+def under_way(part: Json) -> bool:
+    """Is it a call that has not ended?"""
+    return mapping(part.get("state")).get("status") in _UNDER_WAY
+
+
+def subagent(part: Json) -> str:
+    """The session of a subagent that a call has begun; empty if it has none."""
+    if part.get("tool") not in CONTAINERS:
+        return ""
+    return word(mapping(mapping(part.get("state")).get("metadata")).get("sessionId"))
+
+
 def lasting(row: Row) -> bool:
     """Does the log keep it?"""
     if row.kind != PART:
         return row.kind in _KEPT
     said = row.part
     if said.get("type") == "tool":
-        return mapping(said.get("state")).get("status") not in _UNDER_WAY
+        return not under_way(said) or bool(subagent(said))
     time = mapping(said.get("time"))
     return "start" not in time or "end" in time  # a text that is being written has no end yet

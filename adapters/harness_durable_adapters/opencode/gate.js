@@ -1,5 +1,5 @@
 // The barrier: the harness awaits these before and after each tool. It has no imports, since the harness would
-// install packages for them. The lines before this one define TOKEN and TOOLS.
+// install packages for them. The lines before this one define TOKEN, SESSION and TOOLS.
 const GATE = process.env.HARNESS_DURABLE_GATE
 const SECRETS = ["OPENCODE_SERVER_PASSWORD", "HARNESS_DURABLE_GATE"]
 const TRIES = 6
@@ -48,6 +48,10 @@ export const HarnessDurable = async () => ({
   },
   "tool.execute.after": async (call, output) => {
     await ask("after", { tool: call.tool, sessionID: call.sessionID, callID: call.callID, output })
+  },
+  // What a subagent has heard is in the log before it asks its model: else nobody could go on with it.
+  "chat.params": async ({ sessionID }) => {
+    if (sessionID !== SESSION) await ask("model", { sessionID })
   },
   "tool.definition": async ({ toolID }, definition) => {
     if (TOOLS[toolID]) definition.jsonSchema = TOOLS[toolID].schema

@@ -40,14 +40,26 @@ def cut_off(state: Session, call: str, text: str) -> bool:
 
 
 class Gate:
-    """Of one life. ``mirror`` takes what the harness has written into the log."""
+    """Of one life. ``mirror`` takes what the harness has written into the log, ``is_ours`` tells whether
+    a session of the harness's is the one that asked for a call, by the name that the log has for a subagent
+    (None for ours)."""
 
-    def __init__(self, ctx: LifeContext, session: str, mirror: Callable[[], Awaitable[object]]) -> None:
-        self._ctx, self._session, self._mirror = ctx, session, mirror
+    def __init__(
+        self,
+        ctx: LifeContext,
+        mirror: Callable[[], Awaitable[object]],
+        is_ours: Callable[[str, str | None], bool],
+    ) -> None:
+        self._ctx, self._mirror, self._is_ours = ctx, mirror, is_ours
         self.asked = 0
 
     def routes(self) -> Mapping[str, Answer]:
-        return {"before": self._before, "after": self._after, "tool": self._tool}
+        return {"before": self._before, "after": self._after, "tool": self._tool, "model": self._model}
+
+    async def _model(self, body: bytes) -> bytes:
+        """A subagent is about to ask its model."""
+        await self._mirror()
+        return encode({})
 
     async def _before(self, body: bytes) -> bytes:
         self.asked += 1
@@ -63,9 +75,9 @@ class Gate:
         if event is None:
             return await self._unread(word((outline(body) or {}).get("callID")))
         call, tool = word(event.get("callID")), word(event.get("tool"))
-        if event.get("sessionID") != self._session:
-            return _STRANGE
         await self._mirror()
+        if not self._asked_for(call, event):
+            return _STRANGE
         if tool == _INVALID:
             return ""
         if is_custom(tool):
@@ -76,11 +88,20 @@ class Gate:
         verdict = await admit(self._ctx, call, tool)
         match verdict.action:
             case "release":
+                if tool == asks.QUESTION:
+                    await asks.answered(self._ctx, call, mapping(event.get("args")).get("questions"))
                 return ""
+            case "supply" if tool == asks.QUESTION:
+                return ""  # it gets the answer that the log has
             case "supply":
                 return await finished(self._ctx, call)
             case _:
                 return verdict.text or NOT_STARTED
+
+    def _asked_for(self, call: str, event: Json) -> bool:
+        """Does the session run it that asked for it? What the log does not know others refuse."""
+        known = self._ctx.journal.state.tool_calls.get(call)
+        return known is None or self._is_ours(word(event.get("sessionID")), known.agent)
 
     async def _unread(self, call: str) -> str:
         """Close a call whose input nobody could check."""
@@ -93,7 +114,7 @@ class Gate:
         event = decode(body) or outline(body) or {}
         tool, call = word(event.get("tool")), word(event.get("callID"))
         text = word(mapping(event.get("output")).get("output"))
-        ours = tool != _INVALID and not is_custom(tool) and event.get("sessionID") == self._session
+        ours = tool != _INVALID and not is_custom(tool) and self._asked_for(call, event)
         if ours and not cut_off(self._ctx.journal.state, call, text):
             await self._ctx.journal.tool_finished(
                 call,

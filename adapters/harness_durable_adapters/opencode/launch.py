@@ -20,9 +20,9 @@ from ..common.naming import custom_tool
 from ..common.shapes import Json
 from .naming import AGENT, BARRIER, PROVIDER
 
-DEFAULT_TOOLS = ("bash", "edit", "glob", "grep", "read", "todowrite", "webfetch", "write")
-"""What can be made durable. Left out: subagents, whose results would be lost with their life; ``question``,
-unless it is named, as somebody has to be there for it; skills, which lie in the user's home."""
+DEFAULT_TOOLS = ("bash", "edit", "glob", "grep", "read", "task", "todowrite", "webfetch", "write")
+"""What can be made durable. Left out: ``question``, unless it is named, as somebody has to be there for it;
+skills, which lie in the user's home."""
 
 CONTEXT = "HARNESS_DURABLE_OPENCODE_CONTEXT"
 OUTPUT = "HARNESS_DURABLE_OPENCODE_OUTPUT"
@@ -41,7 +41,8 @@ _PROMPT = f"{_CONFIG}/system-prompt.txt"
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What a start depends on. ``tools`` are the custom ones, as MCP lists them."""
+    """What a start depends on. ``tools`` are the custom ones, as MCP lists them; ``session`` is the harness's
+    id of ours, beside which it has those of subagents."""
 
     binary: str
     version: str
@@ -50,6 +51,7 @@ class Start(msgspec.Struct, frozen=True):
     cwd: str
     token: str
     tools: Sequence[Mapping[str, object]]
+    session: str
 
 
 def launch(start: Start) -> Launch:
@@ -113,9 +115,22 @@ def _config(start: Start) -> Json:
             }
         },
     }
+    agents = _subagents(start.tools)
     if agent.system_prompt is not None:
-        config["agent"] = {AGENT: {"prompt": f"{{file:{start.home}/{_PROMPT}}}"}}
+        agents[AGENT] = {"prompt": f"{{file:{start.home}/{_PROMPT}}}"}
+    config["agent"] = agents
     return config
+
+
+def _subagents(custom: Sequence[Mapping[str, object]]) -> Json:
+    """What the harness would forbid them by itself, had we not said what is allowed: subagents of their own,
+    and all that changes anything to the one that only looks around."""
+    ours = [custom_tool(str(tool["name"])) for tool in custom]
+    changes = ["task", "edit", "todowrite", *ours]
+    return {
+        "general": {"permission": dict.fromkeys(("task", "todowrite"), "deny")},
+        "explore": {"permission": dict.fromkeys(changes, "deny")},
+    }
 
 
 def _model(agent: AgentSpec) -> Json:
@@ -149,7 +164,8 @@ def _plugin(start: Start) -> bytes:
         custom_tool(str(tool["name"])): {"description": tool["description"], "schema": tool["inputSchema"]}
         for tool in start.tools
     }
-    head = f"const TOKEN = {json.dumps(start.token)}\nconst TOOLS = {json.dumps(tools)}\n"
+    named = {"TOKEN": start.token, "SESSION": start.session, "TOOLS": tools}
+    head = "".join(f"const {name} = {json.dumps(what)}\n" for name, what in named.items())
     return head.encode() + resources(__package__ or "").joinpath("gate.js").read_bytes()
 
 

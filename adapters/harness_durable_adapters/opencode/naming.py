@@ -32,9 +32,17 @@ def session_id(native: str) -> str:
     return f"ses_{_digest(native)[:26]}"
 
 
-def events_file(native: str) -> str:
-    """The session's events, as the log names them."""
-    return f"{session_id(native)}.events"
+_FILE = ".events"
+
+
+def events_file(session: str) -> str:
+    """The events of a session of the harness's, as the log names them: of ours, or of a subagent."""
+    return f"{session}{_FILE}"
+
+
+def session_of(file: str) -> str:
+    """Whose events a file of the log has; empty if it has none."""
+    return file.removesuffix(_FILE) if file.endswith(_FILE) else ""
 
 
 def mark(native: str, message: str) -> str:

@@ -15,7 +15,7 @@ from harness_durable.policy import UNKNOWN
 
 from ..common.shapes import Json, mapping, word
 from .conversation import Conversation, Said
-from .events import MESSAGE, MESSAGE_GONE, PART, PART_GONE, Row, made
+from .events import MESSAGE, MESSAGE_GONE, PART, PART_GONE, Row, made, under_way
 from .naming import AGENT, PROVIDER
 from .naming import made as made_id
 from .response import Called, Recorded
@@ -40,8 +40,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Response(msgspec.Struct, frozen=True):
     """A response that asks for ``calls``. ``open``: one of them has no outcome, so the harness must get to
-    it. ``began``: one was released or has an outcome other than not_started. ``recorded``: only if the
-    harness wrote not all of it."""
+    it; a subagent that goes on by itself does not count. ``began``: one was released or has an outcome other
+    than not_started. ``recorded``: only if the harness wrote not all of it."""
 
     id: str
     calls: tuple[str, ...]
@@ -92,9 +92,9 @@ class _Work:
     def complete(self) -> None:
         """Write what the harness did not get to write of a response of which something has begun."""
         for response in self._case.responses:
-            shown = self._conversation.calls()
+            written = self._conversation.calls(finished=True)
             recorded = response.recorded
-            if recorded is None or response.open or not response.began or shown.keys() >= {*response.calls}:
+            if recorded is None or response.open or not response.began or written.keys() >= {*response.calls}:
                 continue
             said = self._of(response) or self._fresh(response.id)
             parts = list(self._parts(said, recorded))
@@ -129,9 +129,9 @@ class _Work:
                 continue
             state = mapping(part.get("state"))
             told = word(state.get("error")) if state.get("status") == "error" else None
-            if told == answer.text or (answer.ran and told not in _MADE_UP):
+            if told == answer.text or (answer.ran and told not in _MADE_UP and not under_way(part)):
                 continue
-            fresh = {**part, "state": self._state(answer, mapping(state.get("input")), state)}
+            fresh = {**part, "state": state_of(answer, mapping(state.get("input")), state, self._case.now)}
             self._write(PART, {"part": fresh, "time": self._case.now})
             self.notes.append(f"result written for {call}")
 
@@ -166,6 +166,7 @@ class _Work:
     def _fresh(self, what: str) -> Said:
         """A message of the model of which the harness wrote nothing."""
         case, asked = self._case, self._conversation.last_user
+        agent = word(asked.info.get("agent")) if asked is not None else ""
         number = made_id("msg", case.now, f"{case.session}/{what}", len(self.rows))
         info: Json = {
             "id": number,
@@ -174,8 +175,8 @@ class _Work:
             "parentID": asked.id if asked is not None else "",
             "modelID": case.model,
             "providerID": PROVIDER,
-            "mode": AGENT,
-            "agent": AGENT,
+            "mode": agent or AGENT,
+            "agent": agent or AGENT,
             "path": {"cwd": case.cwd, "root": "/"},
             "cost": 0,
             "sessionID": case.session,
@@ -194,30 +195,15 @@ class _Work:
             yield from known or ([{"type": kind, "text": text, "time": time}] if text else [])
         for call in recorded.calls:
             known = [part for part in there if part.get("callID") == call.id]
-            yield known[0] if known else self._tool(call, time)
+            lost = call.id in self._case.answers and any(under_way(part) for part in known)
+            yield known[0] if known and not lost else self._tool(call, time)
         yield {"type": "step-finish", "reason": "tool-calls", "cost": 0, "tokens": recorded.tokens}
 
     def _tool(self, call: Called, time: Json) -> Json:
         answer = self._case.answers.get(call.id) or Answer(False, False, UNKNOWN, {})
         self.notes.append(f"result written for {call.id}")
-        state = self._state(answer, call.input, {"time": time})
+        state = state_of(answer, call.input, {"time": time}, self._case.now)
         return {"type": "tool", "callID": call.id, "tool": call.name, "state": state}
-
-    def _state(self, answer: Answer, arguments: Json, before: Json) -> Json:
-        time = {"start": self._case.now, "end": self._case.now, **mapping(before.get("time"))}
-        if not answer.ok:
-            return {"status": "error", "input": arguments, "error": answer.text, "metadata": {}, "time": time}
-        state: Json = {
-            "status": "completed",
-            "input": arguments,
-            "output": answer.text,
-            "title": word(answer.form.get("title")),
-            "metadata": mapping(answer.form.get("metadata")),
-            "time": time,
-        }
-        if answer.form.get("attachments"):
-            state["attachments"] = answer.form["attachments"]
-        return state
 
     def _remove(self, said: Said) -> None:
         self._write(MESSAGE_GONE, {"messageID": said.id})
@@ -229,6 +215,24 @@ class _Work:
         row = made(number, kind, {"sessionID": self._case.session, **data})
         self.rows.append(row)
         self._conversation.take(row)
+
+
+def state_of(answer: Answer, arguments: Json, before: Json, now: int) -> Json:
+    """What a call's part says of it when it has ended. ``before``: what it said until then; ``now`` in ms."""
+    time = {"start": now, "end": now, **mapping(before.get("time"))}
+    if not answer.ok:
+        return {"status": "error", "input": arguments, "error": answer.text, "metadata": {}, "time": time}
+    state: Json = {
+        "status": "completed",
+        "input": arguments,
+        "output": answer.text,
+        "title": word(answer.form.get("title")),
+        "metadata": mapping(answer.form.get("metadata")),
+        "time": time,
+    }
+    if answer.form.get("attachments"):
+        state["attachments"] = answer.form["attachments"]
+    return state
 
 
 def _time(said: Said, name: str) -> int:

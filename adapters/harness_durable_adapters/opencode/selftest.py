@@ -128,8 +128,9 @@ class _Test:
 
     async def _mirror(self, server: Server) -> None:
         body = await server.call("POST", "/sync/history", {_SESSION: len(self._rows) - 1})
-        found = [one for item in rawjson.items(body) if (one := stored(bytes(item), _SESSION)) is not None]
-        self._rows += [one.row for one in sorted(found, key=lambda one: one.seq) if lasting(one.row)]
+        found = [one for item in rawjson.items(body) if (one := stored(bytes(item))) is not None]
+        found = sorted((one for one in found if one.session == _SESSION), key=lambda one: one.seq)
+        self._rows += [one.row for one in found if lasting(one.row)]
 
     @asynccontextmanager
     async def _life(self, name: str) -> AsyncGenerator[Server]:
@@ -150,7 +151,9 @@ class _Test:
     async def _started(self, name: str, port: int) -> Process:
         home = self._homes / name
         agent = AgentSpec(install.NAME, self._harness.version, _MODEL, "", "", tools=("bash",))
-        start = Start(self._harness.path, self._harness.version, agent, str(home), str(self.work), _TOKEN, ())
+        start = Start(
+            self._harness.path, self._harness.version, agent, str(home), str(self.work), _TOKEN, (), _SESSION
+        )
         plan = launch(start)
         for place, part in plan.files.items():
             path = anyio.Path(home / place)

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import Raw
 
-from harness_durable.gateway import rawjson
-
-from ..common.shapes import Json, decode, encode, mapping, objects, outline, text_of, word
-from .naming import entry_id
+from ..common.lost import Place, place
+from ..common.shapes import Json, decode, mapping, objects, outline, text_of, word
+from .naming import LOST
 
 VERSION = 3
 """Of the format; the harness makes files of older ones into it."""
@@ -30,7 +28,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A line as it is understood; ``line`` is its number from 0. ``calls`` are the tool calls that it asks
     for, ``result`` is the one that it answers; ``stop`` is why an assistant's message ended, ``number`` the
     message of ours that it is. ``error`` is what the provider, or the harness, had to say;
-    ``is_whole``: a message has a role and something to say."""
+    ``is_whole``: a message has a role and something to say. ``lost``: of an entry of ours that keeps what the
+    model is to be told of damage, the words."""
 
     line: int
     kind: str
@@ -44,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True):
     text: str = ""
     error: str = ""
     is_whole: bool = True
+    lost: str = ""
 
     @property
     def is_header(self) -> bool:
@@ -61,9 +61,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
+    """A trouble with a line, which is numbered from 0, and where that line is in the file."""
+
     trouble: Trouble
     line: int
-    length: int
+    place: Place
 
 
 def readable(raw: bytes) -> Json | None:
@@ -95,6 +97,7 @@ def read(raw: bytes, line: int = -1) -> Entry | None:
         text_of(message.get("content")) if role == "assistant" else "",
         word(message.get("errorMessage")),
         bool(role) and isinstance(message.get("content", ""), str | list),
+        word(mapping(found.get("data")).get("lost")) if found.get("customType") == LOST else "",
     )
 
 
@@ -104,19 +107,20 @@ class Parser:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.findings: list[Finding] = []
-        self.count = 0
+        self.count = self._offset = 0
         self._ids: set[str] = set()
         self._calls: set[str] = set()
 
     def take(self, raw: bytes) -> None:
         """The next line."""
         line, self.count = self.count, self.count + 1
+        offset, self._offset = self._offset, self._offset + len(raw) + 1
         if not raw.strip():
             return
         entry = read(raw, line)
         trouble = self._trouble(raw, entry)
         if trouble is not None:
-            self.findings.append(Finding(trouble, line, len(raw)))
+            self.findings.append(Finding(trouble, line, place(raw, offset)))
         if entry is not None and trouble not in ("foreign", "duplicate", "orphan"):
             self.entries.append(msgspec.structs.replace(entry, text=""))
             self._ids.add(entry.id)
@@ -170,36 +174,3 @@ def path(entries: Sequence[Entry]) -> list[Entry]:
         found.append(at)
         at = known.pop(at.parent, None)
     return found[::-1]
-
-
-def repaired(lines: Sequence[bytes], native: str) -> list[bytes]:
-    """A file without a header that the harness can read: every line that holds an entry, hung on the one
-    before it where its own parent is missing. Lines that are in order stay byte for byte what they were."""
-    kept = [(entry, lines[entry.line]) for entry in parse(lines).entries if not entry.is_header]
-    names = {entry.line: entry.id or entry_id(native, f"line/{entry.line}") for entry, _ in kept}
-    found: list[bytes] = []
-    known: set[str] = set()
-    before = ""
-    for entry, raw in kept:
-        name = names[entry.line]
-        parent = entry.parent if entry.parent in known or (entry.id and not entry.parent) else before
-        changed = not entry.id or parent != entry.parent
-        found.append(_hung(raw, name, parent, names) if changed else raw.strip(b"\0 \t\r\n"))
-        known.add(name)
-        before = name
-    return found
-
-
-def _hung(raw: bytes, name: str, parent: str, names: dict[int, str]) -> bytes:
-    """A line with another place. All else stays as it is spelled, however deep it is."""
-    members = rawjson.members(raw.strip(b"\0 \t\r\n"))
-    members |= {"id": Raw(encode(name)), "parentId": Raw(encode(parent or None))}
-    first = members.pop("firstKeptEntryIndex", None)
-    kept = names.get(rawjson.number(first)) if first is not None else None
-    if kept is not None:
-        members["firstKeptEntryId"] = Raw(encode(kept))
-    if b"hookMessage" in raw and mapping((readable(raw) or {}).get("message")).get("role") == "hookMessage":
-        members["message"] = Raw(
-            rawjson.encode_object({**rawjson.members(members["message"]), "role": Raw(b'"custom"')})
-        )
-    return rawjson.encode_object(members)

@@ -93,5 +93,10 @@ def answer(number: str, body: Json) -> bytes:
     return _line({"type": "extension_ui_response", "id": number, "value": value})
 
 
+def withdrawal(number: str) -> bytes:
+    """A question stays without an answer."""
+    return _line({"type": "extension_ui_response", "id": number, "cancelled": True})
+
+
 def _line(frame: Json) -> bytes:
     return encode(frame) + b"\n"

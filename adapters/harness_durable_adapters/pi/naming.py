@@ -7,6 +7,8 @@ import uuid
 
 COMMAND = "durable-continue"
 """The harness's command, from our extension, that goes on with a turn in its middle."""
+LOST = "durable-lost"
+"""The type of an entry of ours that keeps what the model is still to be told of damage."""
 TITLE = "harness-durable"
 """Of the dialogs that are our extension's questions."""
 MARK = "<durable:"

@@ -14,12 +14,13 @@ from harness_durable.journal.driver import Splice
 
 from ..common.shapes import Json, encode
 from . import install
-from .entries import VERSION, Finding, Parser, parse, readable, repaired
+from .entries import VERSION, Finding, Parser, parse, readable
 from .evidence import gather, stamp
 from .gate import READS
 from .launch import Start, launch
 from .naming import transcript_file
 from .rebuild import Rebuilt, rebuild
+from .repair import lost_entry, repaired
 
 log = logging.getLogger("harness_durable.pi")
 
@@ -70,7 +71,11 @@ async def _read(journal: Journal, file: str) -> Parser:
 async def _repair(ctx: LifeContext, file: str, findings: Sequence[Finding]) -> Parser:
     """A file that was brought here and that the harness would read wrongly."""
     lines = [line async for line in ctx.journal.transcript_lines(file)]
-    sound = [encode(_header(ctx)), *repaired(lines, ctx.journal.state.native_id)]
+    native = ctx.journal.state.native_id
+    sound = [encode(_header(ctx)), *repaired(lines, native)]
+    last = parse(sound).entries[-1]
+    lost = lost_entry(findings, native, ctx.life, stamp(), "" if last.is_header else last.id)
+    sound += [encode(lost)] if lost is not None else []
     reason = _found(findings) or "the session file had no header"
     log.warning("session %s: %s", ctx.session, reason)
     await ctx.journal.transcript_replaced(file, [Splice(0, None, sound)], reason)
@@ -101,8 +106,8 @@ def _reason(rebuilt: Rebuilt) -> str:
     parts = [f"result written for {call}" for call in rebuilt.made_up]
     if rebuilt.cut:
         parts.append("the last response is given again")
-    if len(rebuilt.added) > len(parts):
-        parts.append("the model is told how the turn before ended")
+    if rebuilt.told:
+        parts.append(f"the model is told: {rebuilt.told}")
     return "; ".join(parts)
 
 
@@ -110,5 +115,6 @@ def _found(findings: Sequence[Finding]) -> str:
     parts: list[str] = []
     for trouble, count in Counter(finding.trouble for finding in findings).items():
         first = next(finding for finding in findings if finding.trouble == trouble)
-        parts.append(f"{count} {trouble} (first: line {first.line}, {first.length} bytes)")
+        where = f"line {first.line}, byte {first.place.offset}, {first.place.length} bytes"
+        parts.append(f"{count} {trouble} (first: {where})")
     return "; ".join(parts)

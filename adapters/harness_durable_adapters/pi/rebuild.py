@@ -3,7 +3,9 @@
 A file only grows: where a response must be given again, an entry is added that hangs before that response,
 so that the path which the model sees leaves it out. The harness then asks the same once more, the gateway
 answers from the log, and the barrier decides call by call. Where every call of the last response has its
-outcome, their results are added instead. ``rebuild`` of its own result adds nothing."""
+outcome, their results are added instead. ``rebuild`` of its own result adds nothing.
+
+What is lost of a damaged file the model is told once, with the next message, by an entry that stays."""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from harness_durable.policy import UNKNOWN
 from ..common.shapes import Json
 from .entries import Entry, path
 from .naming import entry_id
+from .repair import opening_entry
 
 Mode = Literal["message", "continue"]
 """``message``: the turn's message is still to be given. ``continue``: the turn goes on in its middle."""
@@ -52,12 +55,13 @@ class Case(msgspec.Struct, frozen=True):
 
 class Rebuilt(msgspec.Struct, frozen=True):
     """``added`` goes to the end of the file. ``made_up`` are calls that got a result from us, ``cut`` says
-    that the last response is given again."""
+    that the last response is given again, ``told`` are words of our own for the model."""
 
     added: list[Json]
     mode: Mode
     made_up: tuple[str, ...] = ()
     cut: bool = False
+    told: str = ""
 
 
 def unanswered(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -72,7 +76,7 @@ def rebuild(entries: Sequence[Entry], case: Case) -> Rebuilt:
     leaf = way[-1].id if way else ""
     waiting = _unanswered(talk)
     if not any(entry.number == case.prompt for entry in way if case.prompt):
-        return _closed(leaf, talk, waiting, case)
+        return _closed(leaf, talk, waiting, case, _untold(entries, case))
     said = next((entry for entry in reversed(talk) if entry.role == "assistant"), None)
     again = said is not None and (
         (talk[-1] is said and not said.calls)
@@ -99,17 +103,41 @@ def _unanswered(talk: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(call for call in kept[place].calls if call not in answered)
 
 
-def _closed(leaf: str, talk: list[Entry], waiting: tuple[str, ...], case: Case) -> Rebuilt:
-    """The turn before is over: nothing of it runs any more, and the model is told why it broke off. What is
-    added hangs before an answer that the harness broke off, which it drops anyway: a result must follow its
-    call."""
+def _untold(entries: Sequence[Entry], case: Case) -> list[Entry]:
+    """The entries of ours with words that the model has not read yet."""
+    names = {entry.id for entry in entries}
+    kept = [entry for entry in entries if entry.lost]
+    told = [place for place, entry in enumerate(kept) if _note_id(entry, case) in names]
+    return kept[told[-1] + 1 :] if told else kept
+
+
+def _note_id(last: Entry, case: Case) -> str:
+    """Of the note that tells of everything up to this entry."""
+    return entry_id(case.native, f"told/{last.id}")
+
+
+def _closed(
+    leaf: str, talk: list[Entry], waiting: tuple[str, ...], case: Case, untold: list[Entry]
+) -> Rebuilt:
+    """The turn before is over: nothing of it runs any more, and the model is told why it broke off, and what
+    is lost. What is added hangs before an answer that the harness broke off, which it drops anyway: a result
+    must follow its call."""
     while talk and talk[-1].is_dropped:
         leaf = talk.pop().parent
     added = _results(leaf, waiting, case)
+    words: list[str] = []
     if case.ending and talk and (added or talk[-1].role != "assistant"):
+        words.append(f", on the turn before the next message: {case.ending}")
+    if untold:
+        words.append(f": {'; '.join(entry.lost for entry in untold)}")
+    told = "\n".join(f"[Note by harness-durable, not by the model{word}.]" for word in words)
+    if told:
+        if not talk:
+            added.append(opening_entry(case.native, leaf, case.stamp))
         parent = str(added[-1]["id"]) if added else leaf
-        added.append(_note(parent, case))
-    return Rebuilt(added, "message", waiting)
+        name = _note_id(untold[-1], case) if untold else entry_id(case.native, f"{case.life}/note/{parent}")
+        added.append(_note(name, parent, told, case))
+    return Rebuilt(added, "message", waiting, told=told)
 
 
 def _entry(kind: str, name: str, parent: str, case: Case, **members: object) -> Json:
@@ -141,9 +169,8 @@ def _results(leaf: str, calls: Sequence[str], case: Case) -> list[Json]:
     return found
 
 
-def _note(parent: str, case: Case) -> Json:
+def _note(name: str, parent: str, said: str, case: Case) -> Json:
     """On the model's side, since what stands on the user's is taken for the user's."""
-    said = f"[Note by harness-durable, not by the model, on the turn before the next message: {case.ending}.]"
     nothing = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "totalTokens"), 0)
     cost = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "total"), 0)
     message: Json = {
@@ -156,6 +183,4 @@ def _note(parent: str, case: Case) -> Json:
         "stopReason": "stop",
         "timestamp": 0,
     }
-    return _entry(
-        "message", entry_id(case.native, f"{case.life}/note/{parent}"), parent, case, message=message
-    )
+    return _entry("message", name, parent, case, message=message)

@@ -1,7 +1,8 @@
 """The self-test: proves with a scripted model what no document promises.
 
-A turn is begun, one call is refused, the next one allowed, and the harness is killed while that runs. Then
-the turn must go on in its middle with the result that we wrote, and the refused call must not have run."""
+A turn is begun, one call is refused, the next one allowed, and its outcome is not taken: then the harness
+must end itself. In another life the turn must go on in its middle with the result that we wrote, and the
+refused call must not have run."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _STAMP = "2026-01-01T00:00:00.000Z"
 _STORY = Script(
     (
         Reply((ToolUse("bash", {"command": "touch ran"}, id=_DENIED),)),
-        Reply((ToolUse("bash", {"command": "sleep 5"}, id=_CUT),)),
+        Reply((ToolUse("bash", {"command": "true"}, id=_CUT),)),
         say("continued"),
     )
 )
@@ -58,6 +59,7 @@ async def self_test(harness: Harness) -> Proof:
     found = {
         "a call that was refused ran, or nobody was asked about it": test.asked and not ran,
         "the session file is not mirrored by our extension": test.mirrored,
+        "a call whose outcome cannot be recorded does not end the harness": test.stopped,
         "a killed turn does not continue in its middle": test.continued,
     }
     return Proof(tuple(f"pi {harness.version}: {trouble}" for trouble, holds in found.items() if not holds))
@@ -70,7 +72,7 @@ class _Test:
         self.home, self.work = folder / "home", folder / "work"
         header = {"type": "session", "version": VERSION, "id": self._native, "cwd": str(self.work)}
         self._lines = [encode({**header, "timestamp": _STAMP})]
-        self.asked = self.mirrored = self.continued = False
+        self.asked = self.mirrored = self.stopped = self.continued = False
 
     async def run(self) -> None:
         await anyio.Path(self.work).mkdir(parents=True)
@@ -89,7 +91,7 @@ class _Test:
         self.continued = _CUT in results(last) and results(last)[_CUT].text == _TEXT
 
     async def _life(self, first: bytes) -> None:
-        """Until the call that is to be cut off runs, or the turn has ended."""
+        """Until the turn has ended, the harness is dead, or it goes on although its outcome was refused."""
         process = await self._started()
         try:
             await self._talk(process, first)
@@ -122,7 +124,7 @@ class _Test:
         if stdin is None or stdout is None:
             return
         await stdin.send(frames.command(frames.COMMANDS, "get_commands"))
-        lines = Lines()
+        lines, refused = Lines(), False
         async for chunk in stdout:
             for _, line in lines.feed(chunk):
                 frame = decode(line) or {}
@@ -131,10 +133,17 @@ class _Test:
                 question = frames.question(frame)
                 if question is None:
                     continue
-                self._lines += question.lines
-                await stdin.send(frames.answer(question.id, self._decide(question)))
-                if question.kind == "settled" or question.about.get("call") == _CUT:
+                if refused:
                     return
+                self._lines += question.lines
+                refused = question.kind == "result"
+                number = question.id
+                await stdin.send(
+                    frames.withdrawal(number) if refused else frames.answer(number, self._decide(question))
+                )
+                if question.kind == "settled":
+                    return
+        self.stopped = self.stopped or refused
 
     def _decide(self, question: frames.Question) -> Json:
         if question.kind != "call":
