@@ -1,0 +1,61 @@
+"""One file that a step changed, line by line."""
+
+from __future__ import annotations
+
+import difflib
+from functools import partial
+
+import msgspec
+
+from harness_durable import events as ev
+from harness_durable.errors import DamagedLog, NotFound
+from harness_durable.view.sheet import Sheet
+from harness_durable.workspace import content
+
+MOST = 1 << 20
+"""Bytes of a file that are compared."""
+
+LINES = 3000
+"""Lines of a difference that are shown."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Each line begins with ``+``, ``-``, a space, or ``@`` where lines were left out. ``missing``: why there
+    is nothing to show."""
+
+    path: str
+    lines: list[str]
+    missing: str = ""
+
+
+async def changes(sheet: Sheet, seq: int, number: int) -> Difference:
+    """Of the change with that number in a ``workspace.committed``. Raises ``NotFound``."""
+    event = (await sheet.entry(seq)).event
+    if not isinstance(event, ev.WorkspaceCommitted) or not 0 <= number < len(event.changes):
+        raise NotFound(f"event {seq} names no change {number}; reload the page")
+    change = event.changes[number]
+    try:
+        before, after = await _text(sheet, change.old), await _text(sheet, change.new)
+    except (DamagedLog, NotFound) as missing:
+        return Difference(change.path, [], str(missing))
+    if before is None or after is None:
+        return Difference(change.path, [], "it is no text, or too large to be compared here")
+    found = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    lines = [line for line in found if not line.startswith(("---", "+++"))]
+    more = [f"@ {len(lines) - LINES} more lines"] if len(lines) > LINES else []
+    return Difference(change.path, [*lines[:LINES], *more])
+
+
+async def _text(sheet: Sheet, ref: str) -> str | None:
+    """Empty for a file that was not there; None for what cannot be compared."""
+    if not ref:
+        return ""
+    if ref.startswith("@"):
+        return f"link to {ref[1:]}"
+    raw = await content(ref, partial(sheet.reader.world.blob, sheet.reader.session))
+    if len(raw) > MOST:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None

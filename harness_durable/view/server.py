@@ -1,0 +1,89 @@
+"""The viewer's server: one address, until it is told to stop.
+
+What surprises: uvicorn's own handling of signals is off. The command that started it decides what Ctrl-C
+means, and cancels it."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+
+import anyio
+import uvicorn
+
+from harness_durable.errors import BadSetting
+from harness_durable.view.app import application
+from harness_durable.view.hall import Hall
+from harness_durable.view.network import Door, is_loopback
+
+PORT = 7337
+"""Tried first; any free one otherwise."""
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None and self.started:
+            self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def door(host: str, names: Collection[str]) -> Door:
+    """A token is made for whoever binds to more than this machine."""
+    loopback = is_loopback(host)
+    token = "" if loopback else secrets.token_urlsafe(24)
+    return Door(loopback, token, frozenset(name.lower() for name in names))
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """``port`` None: the usual one if it is free, else any. Raises ``BadSetting``."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    last: OSError | None = None
+    for wanted in (PORT, 0) if port is None else (port,):
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host.strip("[]"), wanted))
+            found.listen(64)
+        except OSError as error:
+            found.close()
+            last = error
+        else:
+            return found
+    raise BadSetting(
+        f"cannot listen on {host}, port {port or PORT}: {last}; name another with --host or --port"
+    )
+
+
+async def serve(
+    hall: Hall,
+    listening: socket.socket,
+    who: Door,
+    *,
+    first: str = "",
+    ready: Callable[[], None] | None = None,
+) -> None:
+    """Runs until it is cancelled. ``first``: as in ``application``; its log is read at once, so that the page
+    finds it read. ``ready`` is called as soon as requests are answered."""
+    app = application(hall, who, first=first)
+    config = uvicorn.Config(
+        app, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=1, ws="none"
+    )
+    server = _Server(config, ready)
+    async with anyio.create_task_group() as tasks:
+        if first:
+            tasks.start_soon(hall.sheet, first)
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            server.should_exit = True
+            tasks.cancel_scope.cancel()
