@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 from anyio.abc import ByteStream
+
+from harness_durable.allowlist import AllowList
 
 
 class LifeRef(msgspec.Struct, frozen=True):
@@ -42,6 +44,11 @@ class LifeSpec(msgspec.Struct, frozen=True):
     life's credential for the keeper's control socket. ``ttl`` is in seconds: how long a keeper waits,
     detached, before it ends the life by itself. ``origin`` stands for the World and the app that the life
     belongs to; it is kept with the life, for ``ListsLives``.
+
+    A sandbox that is a wall shows the life no more of this host than ``workspace``, the folder that is worked
+    on, and, not to be changed, what ``reads`` names: the harness's program. All are absolute, and the same
+    inside. Of the workspace it keeps back what ``hidden`` names: logs, other lives. ``options`` are the
+    session's, as ``TakesOptions.complete`` gave them.
     """
 
     life: str
@@ -53,6 +60,10 @@ class LifeSpec(msgspec.Struct, frozen=True):
     token: str
     ttl: float = 3600.0
     origin: str = ""
+    workspace: str = ""
+    reads: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -162,6 +173,80 @@ class TellsIsolation(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesOptions(Protocol):
+    """What a sandbox may offer beside the contract. One without it takes no options."""
+
+    def complete(self, options: Mapping[str, str], workspace: str = "") -> dict[str, str]:
+        """The options of a new session, all of them: what is not given gets its default, so that the session
+        stays the same whatever the defaults become. ``workspace`` is its folder on this host, if it is known;
+        there need be none yet. Raises ``BadSetting`` for what it does not know, or cannot work on."""
+        ...
+
+    def allowed(self, options: Mapping[str, str]) -> AllowList:
+        """The hosts that lives with these options may reach, beside the model. Those of others than the empty
+        list send their requests for them to the relay, as to an HTTP proxy; the gateway lets them out."""
+        ...
+
+
+@runtime_checkable
+class GivesFiles(Protocol):
+    """What a sandbox may offer beside the contract, if its harness is another user than the worker."""
+
+    async def hand_over(self, workspace: str, options: Mapping[str, str]) -> None:
+        """The worker has made files there, while no life is on: give them to whom the harness will be."""
+        ...
+
+
+@runtime_checkable
+class Installs(Protocol):
+    """What a sandbox may offer beside the contract, if lives need more than is there from the beginning."""
+
+    async def ready(self, options: Mapping[str, str]) -> None:
+        """Before a session is made. Raises ``BadSetting`` with the command that helps, if lives with these
+        options could not be started; ``SandboxUnavailable`` if nobody can know."""
+        ...
+
+    async def install(self, options: Mapping[str, str], progress: Callable[[str], None]) -> str:
+        """Fetch or make what is missing; a sentence about what is there now. ``progress`` is told a line per
+        step. Called by ``harness-durable install``. Raises ``BadSetting`` or ``SandboxUnavailable``."""
+        ...
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What became of a life whose keeper is gone. ``why`` is a word: killed, removed, stopped, oom, …"""
+
+    why: str
+    sentence: str
+    oom_kills: int = 0
+
+
+@runtime_checkable
+class TellsEnding(Protocol):
+    """What a sandbox may offer beside the contract, if it can tell deaths apart. Asked before ``reap``."""
+
+    async def ending(self, ref: LifeRef) -> Ending | None:
+        """How the life ended; None if nothing is known. Raises ``SandboxUnavailable``."""
+        ...
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of ``doctor``; for a failure, ``sentence`` says what to do."""
+
+    about: str
+    state: Literal["ok", "warn", "fail"]
+    sentence: str
+
+
+@runtime_checkable
+class ChecksItself(Protocol):
+    """What a sandbox may offer beside the contract."""
+
+    def findings(self, options: Mapping[str, str]) -> AsyncIterator[Finding]:
+        """What ``doctor`` says of this sandbox on this machine. Raises nothing."""
+        ...
+
+
 class FoundLife(msgspec.Struct, frozen=True):
     """A life of this host, whether it still runs or only its directory is left; ``session`` and ``origin`` as
     in its ``LifeSpec``."""
@@ -228,8 +313,10 @@ class Sandbox(Protocol):
         env: Mapping[str, str],
         stdin: bytes = b"",
         timeout: float,
+        options: Mapping[str, str] = {},
     ) -> ExecResult:
-        """Run one command to its end; past ``timeout`` seconds it and its children are killed."""
+        """Run one command to its end, in no life: with what a life gets that works on ``cwd`` with these
+        ``options``, and nothing of any other. Past ``timeout`` seconds it and its children are killed."""
         ...
 
     async def aclose(self) -> None: ...

@@ -14,6 +14,7 @@ from harness_durable.gateway.progress import Progress
 from harness_durable.gateway.routes import Routes
 from harness_durable.gateway.server import Gateway
 from harness_durable.gateway.upstream import Upstream
+from harness_durable.gateway.way_out import WayOut
 from harness_durable.gateway.wire import Wire
 
 __all__ = (
@@ -25,6 +26,7 @@ __all__ = (
     "Progress",
     "Routes",
     "Upstream",
+    "WayOut",
     "Wire",
     "wire",
 )

@@ -27,6 +27,17 @@ class Malformed(Exception):
         super().__init__(sentence)
 
 
+class Proxied(Exception):
+    """A request that is for somebody else, as one sends it to a proxy. ``early`` is what came after its head.
+    It was not read further."""
+
+    def __init__(
+        self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], early: bytes
+    ) -> None:
+        self.method, self.target, self.headers, self.early = method, target, headers, early
+        super().__init__(f"{method} {target}")
+
+
 class HungUp(Exception):
     """The harness closed the connection."""
 
@@ -53,25 +64,25 @@ class Connection:
     """Reads one request and sends one response."""
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
+        self.stream = self._stream = stream
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
 
     async def read(self) -> Incoming:
-        """The request. Raises ``Malformed`` and ``HungUp``."""
+        """The request. Raises ``Malformed``, ``Proxied`` and ``HungUp``."""
         try:
             head = await self._next()
             if not isinstance(head, h11.Request):
                 raise HungUp
+            method, target = head.method.decode("ascii"), head.target.decode("ascii")
+            if not target.startswith("/"):
+                raise Proxied(method, target, list(head.headers), self._h11.trailing_data[0])
             body = await self._body()
         except h11.RemoteProtocolError as error:
             if self._h11.their_state is h11.ERROR and self._h11.trailing_data[1]:
                 raise HungUp from None
             raise Malformed(error.error_status_hint, f"not a readable HTTP request: {error}") from None
         headers = [(name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers]
-        target = head.target.decode("ascii")
-        if not target.startswith("/"):
-            raise Malformed(400, "the request's target must be a path that begins with /")
-        return Incoming(head.method.decode("ascii"), target, headers, body)
+        return Incoming(method, target, headers, body)
 
     async def send(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
         """The response. Raises ``HungUp``."""

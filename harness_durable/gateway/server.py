@@ -19,11 +19,12 @@ from harness_durable.crashpoints import reach
 from harness_durable.errors import HarnessStuck, KeeperGone, ProviderError, SandboxError, StorageError
 from harness_durable.gateway import upstream as provider
 from harness_durable.gateway.asking import Asker, Classify, Reply
-from harness_durable.gateway.connection import Connection, HungUp, Incoming, Malformed
+from harness_durable.gateway.connection import Connection, HungUp, Incoming, Malformed, Proxied
 from harness_durable.gateway.progress import Progress
 from harness_durable.gateway.replay import recorded
 from harness_durable.gateway.routes import PREFIX, Routes
 from harness_durable.gateway.upstream import Upstream
+from harness_durable.gateway.way_out import WayOut
 from harness_durable.gateway.wire import JSON, SSE, Wire
 from harness_durable.journal import Journal
 from harness_durable.sandbox import Request
@@ -54,7 +55,7 @@ class Gateway:
     ``token`` is what the harness must present: as its API key, or before the path (``/TOKEN/v1/…``), which is
     the only way if it has a login of its own. ``ready`` is set once the harness's barrier is in place.
     ``on_progress`` is called on the event loop; it must return at once and not raise. ``routes`` are the
-    adapter's own.
+    adapter's own. ``way_out`` is for a harness behind a wall that may reach other hosts as well.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class Gateway:
         classify: Classify,
         on_progress: Callable[[Progress], None] | None = None,
         routes: Routes | None = None,
+        way_out: WayOut | None = None,
     ) -> None:
-        self._routes = routes
+        self._routes, self._way_out = routes, way_out
         self._journal, self._wire, self._upstream = journal, wire, upstream
         self._life, self._token, self._ready = life, token, ready
         self._classify, self._on_progress = classify, on_progress
@@ -129,6 +131,9 @@ class Gateway:
             incoming = await connection.read()
         except Malformed as error:
             await self._error(connection, error.status, str(error))
+            return
+        except Proxied as proxied:
+            await self._let_out(connection, proxied)
             return
         admitted = self._admit(incoming)
         if incoming.method in ("HEAD", "GET") and (admitted or incoming).path == "/":
@@ -284,6 +289,13 @@ class Gateway:
             await self._error(connection, 502, str(error))
             return
         await connection.send(answer.status, answer.headers, body)
+
+    async def _let_out(self, connection: Connection, proxied: Proxied) -> None:
+        if self._way_out is None:
+            said = "the request's target must be a path that begins with /: there is no proxy here"
+            await self._error(connection, 400, said)
+        else:
+            await self._way_out.serve(connection.stream, proxied)
 
     async def _routed(self, connection: Connection, routes: Routes, incoming: Incoming) -> None:
         answer = await routes.answer(incoming.path, incoming.body)

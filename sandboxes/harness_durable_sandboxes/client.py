@@ -60,6 +60,8 @@ def _unreachable(run: Path, error: BaseException) -> BaseException:
         return SandboxUnavailable(f"{run}: not ours to attach to; run as the user who started it")
     if isinstance(error, TimeoutError):
         return SandboxUnavailable(f"{run}: its keeper does not answer; try again, or reap the life")
+    if isinstance(error, (ValueError, LookupError, TypeError, AttributeError, anyio.DelimiterNotFound)):
+        return SandboxUnavailable(f"{run}: what answers there is not its keeper; reap the life")
     ends = (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError, OSError)
     return gone(run) if isinstance(error, ends) else error
 

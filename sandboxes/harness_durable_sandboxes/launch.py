@@ -1,75 +1,23 @@
-"""Laying out the directory of a life, and starting its keeper detached from this process."""
+"""Starting the keeper of a life as a process of this host, detached from this process."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import re
-import shutil
 import socket
 import subprocess
 import sys
-import uuid
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import anyio
-from anyio.to_thread import run_sync
 
-from harness_durable.errors import BadInput, HarnessMissing, SandboxUnavailable, WorkspaceMissing
 from harness_durable.sandbox import LifeSpec
 
-from . import processes
+from . import layout, processes
 
 Isolation = Literal["auto", "guard"]
 
 KEEPER = Path(__file__).parent / "keeper"
-
-
-class StartedBefore(SandboxUnavailable):
-    """There is a life of that id; it was not touched."""
-
-
-def host(root: Path) -> str:
-    """``NAME/BOOT/ROOT``: a life can be here only if all three are the same. Names alone would not do:
-    containers may share one, and so may machines that were cloned."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else '-'}/{_identity(root)}"
-
-
-def same_host(one: str, other: str, *, boot: bool = True) -> bool:
-    """Are they the same, whatever the ``boot`` if that is not asked for? Earlier versions wrote no ROOT."""
-    pairs = list(zip(one.split("/"), other.split("/"), strict=False))
-    return all(mine == theirs for place, (mine, theirs) in enumerate(pairs) if boot or place != 1)
-
-
-def _identity(root: Path) -> str:
-    """What tells this directory of lives from every other one; made by whoever comes first. Raises
-    ``OSError``."""
-    mark = root / ".id"
-    if not mark.exists():
-        fresh = root / f".id-{uuid.uuid4().hex}"
-        _private(fresh, uuid.uuid4().hex.encode())
-        try:
-            with contextlib.suppress(FileExistsError):
-                mark.hardlink_to(fresh)  # whole, or not at all
-        finally:
-            fresh.unlink()
-    return mark.read_text()
-
-
-def directory(root: Path, life: str) -> Path:
-    """Raises ``BadInput`` for an id that cannot be a directory's name."""
-    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", life):
-        raise BadInput(f"life id {life!r}: use at most 128 letters, digits, '-', '_' and '.'")
-    return root / life
-
-
-def home(life: Path) -> Path:
-    """Where the harness of a life has its home."""
-    return life / "home"
 
 
 async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> None:
@@ -83,42 +31,12 @@ async def launch(life: Path, spec: LifeSpec, isolation: Isolation = "auto") -> N
     with socket.socket() as relay:
         relay.bind(("127.0.0.1", 0))
         relay.listen(128)
-        places = {"@PORT@": str(relay.getsockname()[1]), "@HOME@": str(home(life))}
-        orders = {**_orders(spec, places, marks), "relay_fd": relay.fileno(), "isolation": isolation}
-        await run_sync(_lay_out, life, spec, places, orders)
-        for name, content in spec.files.items():
-            if not isinstance(content, bytes):
-                await _write_pieces(home(life) / name, content())
+        places = {"@PORT@": str(relay.getsockname()[1]), "@HOME@": str(layout.home(life))}
+        env = {**layout.environment(spec, places), **marks}
+        await layout.lay_out(life, spec, places, env=env, relay_fd=relay.fileno(), isolation=isolation)
         code = await _run_until_ready(run, marks, relay.fileno())
     if code != 0:
-        raise _failure(run, _filled(spec.argv[0], places), _filled(spec.cwd, places))
-
-
-def _lay_out(life: Path, spec: LifeSpec, places: Mapping[str, str], orders: Mapping[str, object]) -> None:
-    try:
-        life.mkdir(mode=0o700)
-    except FileExistsError as error:
-        raise StartedBefore(f"{life} exists: attach to this life, or reap it first") from error
-    home(life).mkdir(mode=0o700)
-    (life / "keeper").mkdir(mode=0o700)
-    for name, content in spec.files.items():
-        whole = _filled_bytes(content, places) if isinstance(content, bytes) else b""
-        _write(home(life), name, whole)
-    _private(life / "token", spec.token.encode())
-    _private(life / "origin.json", json.dumps({"session": spec.session, "origin": spec.origin}).encode())
-    _private(life / "keeper/spec.json", json.dumps(orders).encode())
-
-
-def _orders(spec: LifeSpec, places: Mapping[str, str], marks: Mapping[str, str]) -> dict[str, object]:
-    """What the keeper is told, in its spec.json."""
-    env = {name: _filled(value, places) for name, value in spec.env.items()}
-    return {
-        "argv": [_filled(one, places) for one in spec.argv],
-        "env": {**env, **marks},
-        "cwd": _filled(spec.cwd, places),
-        "token": spec.token,
-        "ttl": spec.ttl,
-    }
+        raise layout.failure(run, layout.filled(spec.argv[0], places), layout.filled(spec.cwd, places))
 
 
 async def _run_until_ready(run: Path, marks: Mapping[str, str], relay: int) -> int:
@@ -141,76 +59,3 @@ async def _run_until_ready(run: Path, marks: Mapping[str, str], relay: int) -> i
             if process.returncode is None:
                 process.kill()
             await process.aclose()
-
-
-def _failure(run: Path, program: str, cwd: str) -> Exception:
-    try:
-        failed = json.loads((run / "failed.json").read_bytes())
-    except (OSError, ValueError):
-        told = (run / "keeper.err").read_text(errors="replace").strip().splitlines()
-        return SandboxUnavailable(f"the keeper did not start: {told[-1] if told else 'no reason given'}")
-    reason = os.strerror(failed["errno"])
-    if failed["step"] == "exec":
-        return HarnessMissing(
-            f"{program!r} cannot be started: {reason}; install it, or give its full path "
-            "(the harness has a PATH of its own, not this process's)"
-        )
-    if failed["step"] == "cwd":
-        return WorkspaceMissing(
-            f"the working directory {cwd} cannot be used ({reason}); put it back, then go on"
-        )
-    return SandboxUnavailable(f"the keeper could not start {program!r}: {failed['error']}")
-
-
-def _filled(text: str, places: Mapping[str, str]) -> str:
-    for place, value in places.items():
-        text = text.replace(place, value)
-    return text
-
-
-def _filled_bytes(content: bytes, places: Mapping[str, str]) -> bytes:
-    for place, value in places.items():
-        content = content.replace(place.encode(), os.fsencode(value))
-    return content
-
-
-def _write(home: Path, path: str, content: bytes) -> None:
-    relative = PurePosixPath(path)
-    if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in path:
-        raise BadInput(f"file {path!r} of the life must lie below its home; use a relative path")
-    target = home / relative
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _private(target, content)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise BadInput(f"file {path!r} of the life collides with another one; rename it") from error
-
-
-async def _write_pieces(path: Path, pieces: AsyncIterator[bytes]) -> None:
-    """Into a file that is there, and empty."""
-    async with await anyio.open_file(path, "ab") as file:
-        async for piece in pieces:
-            await file.write(piece)
-
-
-def _private(path: Path, content: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-        file.write(content)
-
-
-def remove(life: Path) -> None:
-    """Delete all of it, also what a harness made unreadable. Raises ``SandboxUnavailable``."""
-
-    def opened(_: object, path: str, error: BaseException) -> None:
-        with contextlib.suppress(OSError):
-            parent = Path(path).parent
-            parent.chmod(0o700)
-            Path(path).chmod(0o700)
-
-    if not life.exists():
-        return
-    shutil.rmtree(life, onerror=lambda call, path, info: opened(call, path, info[1]))
-    if life.exists():
-        shutil.rmtree(life, ignore_errors=True)
-    if life.exists():
-        raise SandboxUnavailable(f"{life} cannot be deleted; delete it as the user who owns its files")

@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -40,7 +42,11 @@ async def attach(run: Path, token: str, epoch: int) -> KeeperLink:
     or speaks another version of the protocol.
     """
     stream, answer = await dial(run, token, op="attach", epoch=epoch)
-    return KeeperLink(run, token, stream, answer)
+    try:
+        return KeeperLink(run, token, stream, answer)
+    except (ValueError, LookupError, TypeError) as error:
+        await anyio.aclose_forcefully(stream)
+        raise SandboxUnavailable(f"{run}: what answers there is not its keeper; reap the life") from error
 
 
 class KeeperRequest:
@@ -138,11 +144,10 @@ class KeeperLink:
 
     async def errors(self, tail: int = 4096) -> bytes:
         self._check()
-        try:
-            size = (self._run / "err.log").stat().st_size
-        except FileNotFoundError:
-            return b""
-        return self._file("err.log", max(0, size - tail), tail)
+        with self._opened("err.log") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - tail))
+            return file.read(min(size, tail))
 
     async def requests(self) -> AsyncIterator[KeeperRequest]:
         while True:
@@ -259,7 +264,7 @@ class KeeperLink:
                 self._feed(await self._stream.receive(CHUNK))
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 self._fail(lambda: gone(self._run))
-                with suppress(OSError, ValueError):  # none: it was killed
+                with suppress(SandboxError, ValueError, KeyError, TypeError):  # none: it was killed
                     self._ended(json.loads(self._file("exit.json", 0, 4096)))
             finally:
                 self._reading = False
@@ -312,12 +317,24 @@ class KeeperLink:
         self._changed = anyio.Event()
 
     def _file(self, name: str, offset: int, size: int) -> bytes:
+        with self._opened(name) as file:
+            file.seek(offset)
+            return file.read(size)
+
+    @contextmanager
+    def _opened(self, name: str) -> Generator[IO[bytes]]:
+        """A file of the run directory. The harness can write there, too: what it put in the file's place,
+        such as a link to another file of this host, is not read."""
         try:
-            with (self._run / name).open("rb") as file:
-                file.seek(offset)
-                return file.read(size)
+            descriptor = os.open(self._run / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             raise KeeperGone("somebody ended this life and removed its run directory") from None
+        except OSError as error:
+            raise SandboxUnavailable(f"{self._run}/{name} cannot be read: {error}; reap the life") from error
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SandboxUnavailable(f"{self._run}/{name} is not what its keeper wrote; reap the life")
+            yield file
 
     async def _until_keeper_ended(self) -> None:
         if self._keeper >= 0:

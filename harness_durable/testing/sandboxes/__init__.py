@@ -1,4 +1,4 @@
-"""The promises of a sandbox, S1 to S17, and how each is checked.
+"""The promises of a sandbox, S1 to S18, and how each is checked.
 
     results = await check_sandbox(make, Place(Path("/some/dir")))
 
@@ -100,6 +100,11 @@ PROMISES: tuple[Promise, ...] = (
     Promise("S16", "A life that nobody attends to ends after its ttl", (ends.an_orphaned_life_ends,)),
     Promise(
         "S17", "A server that the harness runs can be reached", (relays.a_server_of_the_harness_is_reached,)
+    ),
+    Promise(
+        "S18",
+        "The options of a session are settled once, and those that are not known are refused",
+        (lives.options_are_settled_once,),
     ),
 )
 

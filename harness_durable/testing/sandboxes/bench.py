@@ -94,8 +94,8 @@ class Bench:
     ) -> LifeSpec:
         life = self.fresh("life")
         base = {"PATH": PATH, "HOME": "@HOME@", **(env or {})}
-        token = secrets.token_hex(16)
-        return LifeSpec(life, "check", argv, base, str(self.inside), files or {}, token, ttl)
+        token, here = secrets.token_hex(16), str(self.inside)
+        return LifeSpec(life, "check", argv, base, here, files or {}, token, ttl, workspace=here)
 
     async def start(self, spec: LifeSpec, epoch: int = 1) -> tuple[LifeRef, Link]:
         """A life that ends with the check, whatever happens."""

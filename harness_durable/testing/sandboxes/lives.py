@@ -8,8 +8,9 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from harness_durable.errors import HarnessMissing, KeeperGone, SandboxUnavailable, StaleEpoch
-from harness_durable.sandbox import Link
+from harness_durable.allowlist import AllowList
+from harness_durable.errors import BadSetting, HarnessMissing, KeeperGone, SandboxUnavailable, StaleEpoch
+from harness_durable.sandbox import Link, TakesOptions
 from harness_durable.testing.sandboxes.bench import Bench, broken, everything, expect, said_by
 
 _BIG = 8_000_000
@@ -83,6 +84,19 @@ async def a_life_is_located_before_it_starts(b: Bench) -> str:
     home_of, link = await b.shell('echo "$HOME"; sleep 1000')
     await said_by(link, f"{b.sandbox.home(home_of)}\n".encode())
     return "locate() names the place of the life, and creates nothing; home() is what its harness sees"
+
+
+async def options_are_settled_once(b: Bench) -> str:
+    if not isinstance(b.sandbox, TakesOptions):
+        return "not tried: this sandbox takes no options"
+    settled = b.sandbox.complete({})
+    expect(b.sandbox.complete(settled) == settled, "what was complete is completed otherwise the next time")
+    expect(b.sandbox.allowed(settled) == AllowList(), "a host may be reached that nobody named")
+    try:
+        b.sandbox.complete({"no-such-option": "x"})
+    except BadSetting:
+        return f"{len(settled)} options; one that is not known is refused"
+    return broken("an option that is not known was taken")
 
 
 async def frames_arrive_whole(b: Bench) -> str:

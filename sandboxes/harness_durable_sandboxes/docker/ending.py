@@ -1,0 +1,58 @@
+"""What became of a container: deaths told apart.
+
+What surprises: the engine's ``OOMKilled`` is no verdict. It is false while a container runs in which a child
+was killed for want of memory, and true later for one that ended by ``docker kill``. The keeper's own record
+counts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from harness_durable.sandbox import Ending
+
+from .engine import Json
+
+_RECORDED = {
+    "sigterm": ("stopped", "its container was stopped, by docker stop or because the engine went down"),
+    "ttl": ("ttl", "no worker came for it in time, so its keeper ended it"),
+    "shutdown": ("shutdown", "a worker ended it"),
+}
+_KILLED = 137
+
+
+def ending(run: Path, state: Json | None) -> Ending | None:
+    """``run`` is the keeper's run directory, ``state`` the engine's; None for a container that is gone. Gives
+    None if the life goes on, or never began."""
+    if not (run / "keeper.json").exists():
+        return None
+    exit_ = recorded(run)
+    kills = int(exit_.get("oom_kill", 0))
+    if exit_.get("why") in _RECORDED:
+        return Ending(*_RECORDED[exit_["why"]], kills)
+    if state is not None and state["Running"]:
+        return None
+    if state is None or state.get("Status") in ("removing", "dead"):
+        return Ending("removed", "its container was removed by somebody", kills)
+    return _unrecorded(state, kills)
+
+
+def _unrecorded(state: Json, kills: int) -> Ending:
+    code = int(state["ExitCode"])
+    said = f" ({state['Error']})" if state.get("Error") else ""
+    if code != _KILLED:
+        return Ending("ended", f"its container ended with exit code {code}{said}", kills)
+    before = "; memory had run out in it before" if state.get("OOMKilled") else ""
+    return Ending("killed", f"its container was killed{before}{said}", kills)
+
+
+def recorded(run: Path) -> Json:
+    """The keeper's exit.json; empty if there is none that can be read. The harness can write there, too."""
+    try:
+        descriptor = os.open(run / "exit.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            found = json.loads(file.read(4096))
+        return {"why": str(found["why"]), "oom_kill": int(found["oom_kill"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
