@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 ADAPTER ?= claude-code
 ADAPTERS := claude-code codex opencode pi
+SANDBOX ?= local
 WORLD ?= sqlite
 KILLS ?= 50
+DEATHS ?= worker,worker,harness,machine
 POINT ?= tool.effect_done
 DEATH ?= harness
 TESTS ?= tests
@@ -26,8 +28,8 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 demo: setup ## a real agent is killed in the middle of a deployment, and comes back
-	$(BIN)/harness-durable install $(ADAPTER)
-	$(BIN)/harness-durable demo --adapter $(ADAPTER) --crash-at $(POINT) --death $(DEATH) --json
+	$(BIN)/harness-durable install $(ADAPTER) --sandbox $(SANDBOX)
+	$(BIN)/harness-durable demo --adapter $(ADAPTER) --sandbox $(SANDBOX) --crash-at $(POINT) --death $(DEATH) --json
 
 test: setup ## everything, with real harness binaries
 	scripts/system-packages
@@ -52,9 +54,9 @@ crash-matrix: setup ## every crash point with every death on every World (about 
 	$(BIN)/harness-durable install claude-code
 	HARNESS_DURABLE_CRASH=full $(BIN)/python -m pytest -n 2 tests/crash
 
-crash: setup ## random kills: KILLS=200 WORLD=sqlite|file|postgres|postgresql://… ADAPTER=claude-code
+crash: setup ## random kills: KILLS=200 WORLD=sqlite|file|postgres|postgresql://… ADAPTER=claude-code DEATHS=machine
 	$(BIN)/harness-durable install $(ADAPTER)
-	$(BIN)/python -m tests.crash.campaign --kills $(KILLS) --world $(WORLD) --adapter $(ADAPTER)
+	$(BIN)/python -m tests.crash.campaign --kills $(KILLS) --world $(WORLD) --adapter $(ADAPTER) --deaths $(DEATHS)
 
 crash-service: setup ## workers on one Postgres that die, and it restarts: WORKERS=3 SESSIONS=30 MINUTES=10
 	$(BIN)/harness-durable install claude-code

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 class Harness(msgspec.Struct, frozen=True):
-    """An installed harness: its binary and its version."""
+    """An installed harness: its binary and its version. ``needs`` are all files and folders of this host that
+    it reads to run: what a sandbox must show it. None: its binary alone."""
 
     path: str
     version: str
+    needs: tuple[str, ...] = ()
 
 
 class Capabilities(msgspec.Struct, frozen=True):

@@ -5,7 +5,8 @@ The crash suite sets ``HARNESS_DURABLE_CRASH_AT=NAME[:N]``: the N-th time (from 
 
     worker    SIGKILL to this process only; keeper and harness live on
     harness   first the keepers and all that they hold, then this process
-    machine   as ``harness``, and the homes, run directories and spools are deleted, too
+    machine   as ``harness``, and the homes, run directories and spools are deleted, too, and the folders
+              that ``HARNESS_DURABLE_CRASH_LOSES`` names (``:`` between them), such as the workspace
 
 The life to kill is what the sandbox registered with :func:`on_death`.
 """
@@ -13,6 +14,7 @@ The life to kill is what the sandbox registered with :func:`on_death`.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from typing import Literal, get_args
@@ -33,6 +35,7 @@ Point = Literal[
     "tool.completed",
     "permission.asked",
     "transcript.appended",
+    "workspace.committed",
     "steer.accepted",
     "turn.completing",
     "turn.completed",
@@ -85,6 +88,9 @@ def _die() -> None:
         raise ValueError(f"no death named {death!r}; known: {', '.join(DEATHS)}")
     for kill in _deaths:
         kill(death)
+    if death == "machine":
+        for folder in filter(None, os.environ.get("HARNESS_DURABLE_CRASH_LOSES", "").split(":")):
+            shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -14,6 +14,7 @@
     │   ├── StorageUnavailable       disk full, I/O error, database gone: nothing was half-written
     │   │   └── LeaseLost            a worker could not renew in time, and stopped itself
     │   ├── DamagedLog               records that fail their checksum; says where, hides no neighbour
+    │   ├── DamagedWorkspace         a snapshot lacks content; names the paths, keeps the rest
     │   └── LogTooNew                written by a newer version of harness-durable
     ├── SandboxError
     │   ├── SandboxUnavailable       the machinery failed; never shown to a model as a tool's output
@@ -37,6 +38,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness_durable.world import StoredRecord
 
 
@@ -151,6 +154,23 @@ class DamagedLog(StorageError):
             f"{where}: damaged at byte {offset}{size}; {remains}. Nothing was overwritten: "
             "copy the file away and restore it from a backup; "
             "`trace --json` shows what remains, `export --salvage` saves it"
+        )
+
+
+class DamagedWorkspace(StorageError):
+    """Content of a snapshot is missing, or is not what its name says. ``damaged`` are paths (escaped) and
+    the blobs that they need; ``partial`` is where the rest was put, None if nothing was written."""
+
+    exit_code = 3
+
+    def __init__(self, damaged: Sequence[tuple[str, str]], partial: Path | None) -> None:
+        self.damaged, self.partial = tuple(damaged), partial
+        shown = ", ".join(f"{path or 'the root'} (blob {name})" for path, name in damaged[:5])
+        more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""
+        rest = "nothing was written" if partial is None else f"the rest is in {str(partial)!r}"
+        super().__init__(
+            f"the snapshot cannot be restored whole, content is missing or damaged: {shown}{more}; {rest}. "
+            "Restore the World from a backup and try again, or go on with the rest by putting it in place"
         )
 
 

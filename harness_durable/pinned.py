@@ -40,7 +40,7 @@ class Pinned:
         """Fetch a version into the managed folder. Raises ``UnsupportedVersion`` or ``HarnessMissing``."""
         source = self._source(version)
         path = await harnesses.install(source, progress)
-        return Harness(str(path), source.version)
+        return Harness(str(path), source.version, self._needs(path, source))
 
     async def find(self, version: str | None = None) -> Harness:
         """The binary to use: the one that the environment names, else the managed one. Raises
@@ -55,12 +55,23 @@ class Pinned:
                 f"{self.name} {source.version} is not installed in {folder}; "
                 f"run `{self._command(version)}`, or set {self.binary_variable}"
             )
-        return Harness(str(harnesses.binary(source)), source.version)
+        path = harnesses.binary(source)
+        return Harness(str(path), source.version, self._needs(path, source))
 
     def command(self, harness: Harness) -> tuple[str, ...]:
         """The first words of the command line that starts it: the binary, or what runs it and the script."""
         runtime = self._runtime(Path(harness.path))
         return (harness.path,) if runtime is None else (str(runtime), harness.path)
+
+    def _needs(self, path: Path, source: Source | None = None) -> tuple[str, ...]:
+        """See ``Harness``. Of a program that we did not install we know no more than where it is; the parts
+        of a script are in its package."""
+        runtime = self._runtime(path)
+        mine = path if source is None else harnesses.place(source.harness, source.version)
+        if source is None and runtime is not None:
+            packages = (folder for folder in path.parents if (folder / "package.json").is_file())
+            mine = next(packages, path)
+        return (str(mine),) if runtime is None else (str(mine), str(runtime))
 
     def _runtime(self, path: Path) -> Path | None:
         if path.suffix not in (".js", ".mjs"):
@@ -101,7 +112,7 @@ class Pinned:
             )
         if not self.is_supported(found) and not os.environ.get(self.any_version_variable):
             raise self._unsupported(found)
-        return Harness(str(path), found)
+        return Harness(str(path), found, self._needs(path))
 
     def _command(self, version: str | None) -> str:
         pinned = f" --version {version}" if version and version != self.default else ""

@@ -29,6 +29,7 @@ BUILT_IN: dict[Room, dict[str, str]] = {
     },
     "sandbox": {
         "local": "harness_durable_sandboxes.local:LocalSandbox",
+        "docker": "harness_durable_sandboxes.docker:DockerSandbox",
     },
 }
 

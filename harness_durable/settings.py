@@ -18,6 +18,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from harness_durable.errors import BadSetting
+from harness_durable.events import Keeping
 
 PREFIX = "HARNESS_DURABLE_"
 FILE = "harness-durable.toml"
@@ -29,6 +30,9 @@ _FALLBACKS = {
     "openai_url": "OPENAI_BASE_URL",
 }
 """Variables that people have set already, used when ours is not."""
+
+_LISTS = ("workspace_include", "workspace_exclude")
+_PAIRS = ("upstream_headers", "sandbox_options")
 
 _OPENAI = {"upstream_key": "openai_key", "upstream_url": "openai_url"}
 """Who names a provider, and not only Anthropic's, means it for OpenAI's APIs as well."""
@@ -47,6 +51,9 @@ class Settings(BaseModel):
     app: str = Field("default", description="apps on one World never see each other's sessions")
     adapter: str = Field("claude-code", description="the harness that new sessions use")
     sandbox: str = Field("local", description="where harnesses run")
+    sandbox_options: dict[str, str] = Field(
+        {}, description="a new session's options of its sandbox: NAME=VALUE;NAME=VALUE"
+    )
     model: str = Field("claude-sonnet-4-5", description="the model that new sessions use")
     upstream_url: str = Field(
         "https://api.anthropic.com", description="base URL of the model provider", repr=False
@@ -74,6 +81,40 @@ class Settings(BaseModel):
     )
     workspaces: Path | None = Field(
         None, description="this host's folder of workspaces: one below it is found by its name on every host"
+    )
+    files: Keeping = Field(
+        "durable",
+        description="a new session's files: durable (in the log), kept (where they are), scratch (new)",
+    )
+    workspace_ignored: Literal["exclude", "include"] = Field(
+        "exclude", description="durable files: whether those that .gitignore names are in"
+    )
+    workspace_include: tuple[str, ...] = Field(
+        (), description="durable files: patterns of what is in, though ignored; separated by ;"
+    )
+    workspace_exclude: tuple[str, ...] = Field(
+        (), description="durable files: patterns of what is not in, separated by ;"
+    )
+    workspace_git: Literal["include", "exclude"] = Field(
+        "include", description="durable files: whether the repository's own .git is in"
+    )
+    workspace_max_file: int = Field(
+        64 << 20, ge=1, le=1 << 40, description="durable files: a larger file (bytes) is left out"
+    )
+    workspace_max_total: int = Field(
+        2 << 30, ge=1, le=1 << 44, description="durable files: a larger workspace (bytes) is refused"
+    )
+    workspace_max_files: int = Field(
+        200_000, ge=1, le=1 << 30, description="durable files: a workspace of more files is refused"
+    )
+    workspace_max_step: int = Field(
+        256 << 20, ge=1, le=1 << 40, description="durable files: more new bytes at once are not saved"
+    )
+    workspace_timeout_seconds: float = Field(
+        60.0, ge=1, le=86400, description="durable files: how long it may take to save them"
+    )
+    workspace_setup: str = Field(
+        "", description="shell command after files were restored in an empty place, such as npm ci"
     )
     lease_seconds: float = Field(
         15.0, ge=1, le=3600, description="how long a worker nobody hears of keeps its sessions"
@@ -182,8 +223,10 @@ def _for_openai(source: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(key: str, text: str) -> Any:
-    """``NAME=VALUE;NAME=VALUE`` for headers; everything else is left to pydantic."""
-    if key != "upstream_headers":
+    """``NAME=VALUE;NAME=VALUE`` for headers and options, ``A;B`` for lists; all else is left to pydantic."""
+    if key in _LISTS:
+        return tuple(part.strip() for part in text.split(";") if part.strip())
+    if key not in _PAIRS:
         return text
     pairs = [pair.partition("=") for pair in text.split(";") if pair.strip()]
     if not all(equals and name.strip() for name, equals, _ in pairs):

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from harness_durable.events import AgentSpec, ReplayPolicy, Rung, Source, ToolOrigin, Usage
+from harness_durable.events import AgentSpec, LeftOut, ReplayPolicy, Rung, Source, ToolOrigin, Usage
 from harness_durable.payload import Media, Payload
 
 Outcome = Literal["completed", "failed", "cancelled", "not_started", "unknown"]
@@ -33,6 +33,7 @@ class Message(msgspec.Struct):
     delivered_in: str | None = None
     not_before: int = 0
     due: int = 0
+    remark: bool = False
 
 
 class ToolCall(msgspec.Struct):
@@ -131,6 +132,8 @@ class Life(msgspec.Struct):
     reason: str = ""
     code: int | None = None
     progress: int = 0
+    started_seq: int = 0
+    ended_seq: int = 0
 
 
 class Turn(msgspec.Struct):
@@ -203,6 +206,26 @@ class Permission(msgspec.Struct):
     allow: bool | None = None
     by: str = ""
     reason: str = ""
+    asked_seq: int = 0
+
+
+class Files(msgspec.Struct):
+    """The workspace as the log has it: ``root`` since the event at ``seq`` (empty: it has none), after so
+    many ``steps``; ``base`` is the last root that was not merely found.
+    ``uncovered_seq``: since then changes could not be saved, for the reason in ``skipped``; 0 if they are.
+    ``found``: paths that were changed by nobody knows what, as far as they are named, and since no call has
+    finished; there are ``found_more`` besides."""
+
+    root: str = ""
+    seq: int = 0
+    steps: int = 0
+    base: str = ""
+    uncovered_seq: int = 0
+    skipped: str = ""
+    left_out: tuple[LeftOut, ...] = ()
+    left_out_more: int = 0
+    found: tuple[str, ...] = ()
+    found_more: int = 0
 
 
 class Session(msgspec.Struct):
@@ -231,6 +254,7 @@ class Session(msgspec.Struct):
     withheld: dict[str, Withheld] = {}
     queue_time: int = 0
     moved: Move | None = None
+    files: Files = msgspec.field(default_factory=Files)
 
     @property
     def turn(self) -> Turn | None:

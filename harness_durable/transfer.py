@@ -140,6 +140,25 @@ def _pieces(name: str, stored: bytes) -> list[_Blob]:
     return [_Blob(name, stored[start : start + _PIECE], start + _PIECE < len(stored)) for start in starts]
 
 
+class Contents(msgspec.Struct, frozen=True):
+    """A file, for who only reads it. ``lost``: of a salvaged one, what it lacks; its records have holes."""
+
+    session: str
+    status: str
+    records: list[StoredRecord]
+    blobs: dict[str, bytes]
+    lost: tuple[str, ...] = ()
+
+
+async def read_file(stream: AsyncIterable[bytes]) -> Contents:
+    """What is in a file, also in a salvaged one. Called by the viewer. Raises as ``import_session`` does."""
+    reader = _Reader(salvaged=True)
+    async for line in _lines(stream):
+        reader.take(line)
+    header = reader.finish()
+    return Contents(header.session, header.status, reader.records, reader.blobs, header.lost)
+
+
 async def import_session(
     world: World,
     stream: AsyncIterable[bytes],
@@ -169,9 +188,11 @@ async def import_session(
 
 
 class _Reader:
-    """Collects a file line by line, and refuses whatever could not have come from ``export_session``."""
+    """Collects a file line by line, and refuses whatever could not have come from ``export_session``; and
+    what was salvaged from a damaged log, unless it is only to be read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, salvaged: bool = False) -> None:
+        self._salvaged = salvaged
         self.records: list[StoredRecord] = []
         self.blobs: dict[str, bytes] = {}
         self._header: _Header | None = None
@@ -186,7 +207,7 @@ class _Reader:
             return
         self._checksum.update(raw)
         match line:
-            case _Header(lost=[first, *_]):
+            case _Header(lost=[first, *_]) if not self._salvaged:
                 raise BadInput(
                     "the file was salvaged from a damaged log, and a session that lacks a part of its past "
                     f"could do things again; read it, and import a backup instead. Lost: {first}"
@@ -194,7 +215,7 @@ class _Reader:
             case _Header():
                 self._header = line
             case _Record():
-                if line.seq != len(self.records) + 1:
+                if line.seq != len(self.records) + 1 and not self._salvaged:
                     raise _altered(f"record {line.seq} follows record {len(self.records)}")
                 self.records.append(_unpacked(line))
             case _Blob():

@@ -93,6 +93,14 @@ def variables(scheme: str) -> tuple[str, ...]:
     return cast("tuple[str, ...]", _beside_opener(scheme, "variables") or ())
 
 
+def places(url: str) -> tuple[Path, ...]:
+    """Files and folders of this host in which the World that ``url`` names keeps what it has: what
+    ``places(url)`` in the module of its ``open_world`` says; none if there is no such function. They are
+    never part of a workspace. Raises ``UnknownName`` and ``BadSetting``."""
+    offered = _beside_opener(url.partition(":")[0], "places")
+    return cast("Callable[[str], tuple[Path, ...]]", offered)(url) if offered is not None else ()
+
+
 def origin(url: str, app: str) -> str:
     """A short name for one app's part of one World, the same for each process of this host that names it so.
     Nothing can be read back from it. Two names may mean the same store; never one name two stores.

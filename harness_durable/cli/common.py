@@ -49,6 +49,15 @@ def one_line(text: str, width: int) -> str:
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """From NAME=VALUE, each. Raises ``click.UsageError``."""
+    split = [word.partition("=") for word in words]
+    for name, equals, _ in split:
+        if not equals or not name.strip():
+            raise click.UsageError(f"{name!r} is no NAME=VALUE; write it so, such as image=python:3.12")
+    return {name.strip(): value.strip() for name, _, value in split}
+
+
 def world_options(command: Callable[P, T]) -> Callable[P, T]:
     """``--world`` and ``--app``."""
     app = click.option("--app", help="app whose sessions are meant [default: HARNESS_DURABLE_APP or default]")

@@ -79,6 +79,8 @@ def demo(
         if world is not None and anyio.run(played_before, url):
             raise click.UsageError(f"{redact(url)} has a session {SESSION!r} already; name a new World")
         stage.set_up()
+        if sandbox != "local":
+            stage.give_away()
         _introduce(url, f"{adapter} {version}", kept=bool(keep or world))
         with stage.provider() as provider:
             play(stage, Cast(provider, url, adapter, sandbox, crash_at, death), heading=_heading, say=say)

@@ -22,7 +22,7 @@ from harness_durable.cli.common import (
     world_options,
 )
 from harness_durable.errors import BadSetting, HarnessDurableError
-from harness_durable.sandbox import Sandbox, TellsIsolation
+from harness_durable.sandbox import ChecksItself, Sandbox, TellsIsolation
 from harness_durable.settings import Resolved, Settings, check_run_dir, resolve
 from harness_durable.worlds import open_world, redact, variables
 
@@ -96,7 +96,7 @@ async def _checks(settings: Settings, quick: bool) -> AsyncIterator[Check]:
     usable = _run_dir(settings)
     yield usable
     if usable.state == "ok":
-        async for check in _sandbox(settings):
+        async for check in sandbox_rows(settings):
             yield check
     yield _provider(settings)
     for name in registry.known("adapter"):
@@ -146,12 +146,15 @@ def _run_dir(settings: Settings) -> Check:
     return Check("run directory", "ok", str(settings.run_dir))
 
 
-async def _sandbox(settings: Settings) -> AsyncIterator[Check]:
-    """How firmly lives are held here, where the sandbox can say so."""
+async def sandbox_rows(settings: Settings) -> AsyncIterator[Check]:
+    """How firmly lives are held here, and what else the sandbox can say of itself."""
     name = f"sandbox {settings.sandbox}"
     try:
         sandbox = cast(Sandbox, registry.load("sandbox", settings.sandbox)(settings.run_dir))
         try:
+            if isinstance(sandbox, ChecksItself):
+                async for row in sandbox.findings(settings.sandbox_options):
+                    yield Check(f"{settings.sandbox} {row.about}", row.state, row.sentence)
             if isinstance(sandbox, TellsIsolation):
                 found = await sandbox.isolation()
                 yield Check(name, "ok" if found.firm else "warn", f"{found.kind}: {found.sentence}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
@@ -33,6 +34,13 @@ from harness_durable.world import World
 @click.argument("session", required=False)
 @click.option("--dry-run", is_flag=True, help="only say what would be done")
 @click.option("--take-over", is_flag=True, help="also if a live worker holds the session")
+@click.option(
+    "--workspace",
+    type=click.Choice(("found", "rollback")),
+    default="found",
+    show_default=True,
+    help="durable files that changed unrecorded: as they are found, or back to the last recorded step",
+)
 @click.option("--tools", "module", help="Python file or module with the session's @tool functions")
 @world_options
 @json_option
@@ -42,11 +50,15 @@ async def recover(
     dry_run: bool,
     take_over: bool,
     module: str | None,
+    workspace: str,
     world: str | None,
     app: str | None,
     as_json: bool,
 ) -> None:
-    """Continue SESSION, or every session that has work and no live worker."""
+    """Continue SESSION, or every session that has work and no live worker.
+
+    With --workspace rollback, what is found in the workspace instead is kept in the log; see `checkout`.
+    """
     from harness_durable.cli.tools import load_tools
     from harness_durable.settings import check_run_dir
 
@@ -63,7 +75,8 @@ async def recover(
     if not names:
         say("nothing to recover")
     if not dry_run:
-        codes = [await _attempt(name, tools, world, app, take_over, as_json) for name in names]
+        how = _How(tools, take_over, workspace == "rollback", as_json)
+        codes = [await _attempt(name, world, app, how) for name in names]
     sys.exit(max(codes, default=0))
 
 
@@ -105,12 +118,17 @@ async def _print_plan(
     return SessionBusy.exit_code if held else 0
 
 
-async def _attempt(
-    session: str, tools: Sequence[Tool], world: str | None, app: str | None, take_over: bool, as_json: bool
-) -> int:
+class _How(NamedTuple):
+    tools: Sequence[Tool]
+    take_over: bool
+    roll_back: bool
+    as_json: bool
+
+
+async def _attempt(session: str, world: str | None, app: str | None, how: _How) -> int:
     """Continue one session; the exit code. What goes wrong with one must not keep the others waiting."""
     try:
-        return await _continue(session, tools, world, app, take_over, as_json)
+        return await _continue(session, world, app, how)
     except HarnessDurableError as error:
         whose = "" if repr(session) in str(error) else f"session {session}: "
         say(f"error: {whose}{visible(str(error))}")
@@ -121,9 +139,7 @@ def _until(due: int | None) -> str:
     return f" until {shown(due)}" if due else ""
 
 
-async def _continue(
-    session: str, tools: Sequence[Tool], world: str | None, app: str | None, take_over: bool, as_json: bool
-) -> int:
+async def _continue(session: str, world: str | None, app: str | None, how: _How) -> int:
     from harness_durable.cli.run import finish, see_out, show_turn
     from harness_durable.journal import Inbox
     from harness_durable.runtime.api import Durable
@@ -132,7 +148,7 @@ async def _continue(
         inbox = await Inbox.open(durable.world, session)
         since = inbox.state.seq
         await warn_of_damage(inbox.reader, inbox.state)
-        if take_over:
+        if how.take_over:
             claim = await durable.world.claim_session(durable.worker.owner, session, take_over=True)
             await durable.world.release(session, claim.epoch)
         else:
@@ -146,8 +162,8 @@ async def _continue(
             return 0
         durable.worker.equipment.check_provider()
         say(f"session {session}, which has {since} events already")
-        await durable.agent(tools=tools).session(session)
-        result = await show_turn(durable, session, waiting, since=since, quiet=as_json)
-        code = finish(session, result, as_json)
-        await see_out(durable, session, quiet=as_json)
+        await durable.agent(tools=how.tools).session(session, roll_back=how.roll_back)
+        result = await show_turn(durable, session, waiting, since=since, quiet=how.as_json)
+        code = finish(session, result, how.as_json)
+        await see_out(durable, session, quiet=how.as_json)
     return code

@@ -10,13 +10,14 @@ import click
 from harness_durable.cli.common import (
     asynchronous,
     json_option,
+    pairs,
     print_json,
     say,
     visible,
     world_options,
 )
 from harness_durable.cli.send import read_text, report
-from harness_durable.errors import NotFound
+from harness_durable.errors import BadSetting, NotFound
 
 if TYPE_CHECKING:
     from harness_durable.runtime.api import Durable
@@ -31,13 +32,25 @@ EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
 @click.option("--message-id", help="the same id again is the same message")
 @click.option("--adapter", help="harness for a new session")
 @click.option("--sandbox", help="where a new session's harness runs")
+@click.option(
+    "--sandbox-option",
+    "sandbox_options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="an option of a new session's sandbox, such as image=NAME or allow=pypi.org; may be repeated",
+)
 @click.option("--model", help="model for a new session")
 @click.option(
     "--workspace",
-    type=click.Path(exists=True, file_okay=False),
+    type=click.Path(file_okay=False),
     default=".",
     show_default=True,
     help="folder that a new session works on",
+)
+@click.option(
+    "--files",
+    type=click.Choice(("durable", "kept", "scratch")),
+    help="a new session's files: in the log, as they are on this host, or an empty folder of its own",
 )
 @click.option("--tools", "module", help="Python file or module whose @tool functions the agent gets")
 @click.option("--ask", is_flag=True, help="in a new session ask before a call that is not safe; see `answer`")
@@ -56,23 +69,34 @@ async def run(
     quiet: bool,
     as_json: bool,
     workspace: str,
+    sandbox_options: tuple[str, ...],
     **flags: Any,
 ) -> None:
     """Send TEXT (- for standard input) and drive the session until the turn is settled.
 
     Killed in between, run it again with the same --session and --message-id, or use `recover`.
     """
+    import anyio
+
     from harness_durable.cli.tools import load_tools
     from harness_durable.runtime.api import Durable
 
     message, tools = read_text(text), load_tools(module)
-    agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model")}
+    agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model", "files")}
     async with Durable.open(**flags, drive=not detach) as durable:
         if not detach:
             durable.worker.equipment.check_provider()
         mode = "ask" if ask else "default"
-        agent = durable.agent(**agent_flags, workspace=workspace, tools=tools, permission_mode=mode)
+        agent = durable.agent(
+            **agent_flags,
+            sandbox_options=pairs(sandbox_options),
+            workspace=workspace,
+            tools=tools,
+            permission_mode=mode,
+        )
         since = await _head(durable, session)
+        if not since and agent.works_in_a_folder and not await anyio.Path(workspace).is_dir():
+            raise BadSetting(f"the folder {workspace!r} does not exist; make it, or name another one")
         opened = await agent.session(session)
         if detach:
             turn = await opened.send(message, message_id=message_id)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -82,8 +83,35 @@ def tell(state: Session, entry: ev.Entry) -> Line | None:
             | ev.ToolRefused()
         ):
             return _tool(state, event)
+        case ev.WorkspaceCommitted():
+            return _files(state, event)
         case _:
             return None
+
+
+def _files(state: Session, event: ev.WorkspaceCommitted) -> Line:
+    if event.skipped:
+        return Line("▲", f"files not saved: {event.skipped}", "warn")
+    counts = event.counts
+    pairs = ((counts.modified, "modified"), (counts.added, "added"), (counts.removed, "removed"))
+    told = [f"{count} {word}" for count, word in pairs if count] or ["as they were"]
+    begin = {"found": "files found changed", "restored": "files made anew from the log"}
+    parts = [f"{begin.get(event.cause, 'files')}: {', '.join(told)} (step {state.files.steps})"]
+    if event.torn:
+        parts.append(f"written to while they were read: {_paths(event.torn)}")
+    if event.left_out:
+        names = [f"{left.path} ({left.reason})" for left in event.left_out]
+        parts.append(f"left out: {_paths(names, event.left_out_more)}")
+    return (
+        Line("↻", "; ".join(parts), "warn") if event.cause in begin else Line("±", "; ".join(parts), "quiet")
+    )
+
+
+def _paths(names: Sequence[str], more: int = 0) -> str:
+    """A few of them; \\x20 is a space."""
+    named = [one_line(name.replace("\\x20", " "), WIDTH) for name in names[:5]]
+    more += len(names) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _life(
@@ -113,7 +141,9 @@ def _life(
 def _model(
     state: Session, event: ev.ModelRequested | ev.ModelCompleted | ev.ModelFailed | ev.ModelReplayed
 ) -> Line | None:
-    call = state.model_calls[event.call]
+    call = state.model_calls.get(event.call)
+    if call is None:
+        return None
     who = f"model {event.call}" + (f" (subagent {call.agent})" if call.agent else "")
     match event:
         case ev.ModelRequested():
@@ -208,7 +238,7 @@ def _text(payload: Payload) -> str:
         return one_line(payload.text, WIDTH)
     if payload.blob is not None:
         return one_line(payload.preview, WIDTH - 20) + f" ({payload.size} bytes)"
-    return f"({payload.size} bytes that are no text)"
+    return f"({payload.size} bytes{' that are no text' if payload.data is not None else ''})"
 
 
 def _took(start: int | None, end: int | None) -> str:

@@ -31,6 +31,9 @@ class Discount(unittest.TestCase):
 """
 
 
+_SOMEBODY = 1000
+
+
 class Stage:
     """Folders and files of one demo, all below ``root``."""
 
@@ -46,6 +49,12 @@ class Stage:
         self.workspace.mkdir(parents=True)
         (self.workspace / "pricing.py").write_text(PRICING)
         (self.workspace / "test_pricing.py").write_text(TEST_PRICING)
+
+    def give_away(self) -> None:
+        """To an ordinary user, if we are root: behind a wall no agent works on root's files."""
+        if os.getuid() == 0:
+            for path in (self.workspace, *self.workspace.iterdir()):
+                os.chown(path, _SOMEBODY, _SOMEBODY)
 
     @property
     def effects(self) -> int:

@@ -36,6 +36,7 @@ from harness_durable.events.model import (
 from harness_durable.events.session import (
     ASK,
     AgentSpec,
+    Keeping,
     SessionClaimed,
     SessionClosed,
     SessionCreated,
@@ -69,6 +70,7 @@ from harness_durable.events.turns import (
     TurnResumed,
     TurnStarted,
 )
+from harness_durable.events.workspace import Change, Counts, LeftOut, WorkspaceCommitted
 
 # fmt: off
 AnyEvent = (
@@ -78,7 +80,7 @@ AnyEvent = (
     | LifeStarted | LifeAttached | LifeEnded | ModelRequested | ModelCompleted | ModelFailed
     | ModelWithheld | ModelReplayed | ToolRequested | ToolReleased | ToolCompleted | ToolFailed
     | ToolCancelled | ToolNotStarted | ToolUnknown | ToolRefused | TranscriptAppended | TranscriptReplaced
-    | PermissionRequested | PermissionResolved
+    | PermissionRequested | PermissionResolved | WorkspaceCommitted
 )
 # fmt: on
 
@@ -97,8 +99,12 @@ __all__ = (
     "FORMAT",
     "AgentSpec",
     "AnyEvent",
+    "Change",
+    "Counts",
     "Entry",
     "Event",
+    "Keeping",
+    "LeftOut",
     "LifeAttached",
     "LifeEnded",
     "LifeStarted",
@@ -142,4 +148,5 @@ __all__ = (
     "TurnResumed",
     "TurnStarted",
     "Usage",
+    "WorkspaceCommitted",
 )

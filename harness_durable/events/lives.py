@@ -21,9 +21,14 @@ class LifeAttached(Event, frozen=True, tag="life.attached"):
 
 
 class LifeEnded(Event, frozen=True, tag="life.ended"):
+    """``why`` is a word for how the harness or its sandbox ended, if that is known: exit, signal, oom,
+    killed, removed, stopped. ``oom_kills``: how often something in the life was killed for want of memory."""
+
     life: str
     reason: str
     code: int | None = None
+    why: str = ""
+    oom_kills: int = 0
 
 
 class TranscriptAppended(Event, frozen=True, tag="transcript.appended"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from harness_durable.events.base import Event, ReplayPolicy
@@ -10,9 +12,15 @@ ASK = "ask"
 """The permission mode in which a person is asked before a call that is not safe."""
 
 
+Keeping = Literal["durable", "kept", "scratch"]
+"""What becomes of the files that the harness works on. ``durable``: each step's are in the log. ``kept``: the
+folder is as it is, on its host. ``scratch``: an empty folder of the session's own, which ends with it."""
+
+
 class AgentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """What must be the same after every recovery (I12). ``tools`` are built-in ones, None: the adapter's
-    default; ``custom_tools`` the names of ours."""
+    default; ``custom_tools`` the names of ours. ``files``: logs from before there was a choice are ``kept``.
+    ``sandbox_options``: all that the sandbox has, so that its defaults may change."""
 
     adapter: str
     harness_version: str
@@ -25,6 +33,8 @@ class AgentSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     custom_tools: tuple[str, ...] = ()
     system_prompt: str | None = None
     policies: dict[str, ReplayPolicy] = {}
+    files: Keeping = "kept"
+    sandbox_options: dict[str, str] = {}
 
 
 class SessionCreated(Event, frozen=True, tag="session.created"):

@@ -79,9 +79,12 @@ class TurnNeedsInput(Event, frozen=True, tag="turn.needs_input"):
 
 
 class SteerAccepted(Event, frozen=True, tag="steer.accepted"):
+    """``remark``: of ours, about what the model cannot know; it never becomes a message of its own."""
+
     message: str
     turn: str
     text: Payload
+    remark: bool = False
 
 
 class SteerDelivered(Event, frozen=True, tag="steer.delivered"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from harness_durable import events
 from harness_durable.crashpoints import reach
 from harness_durable.events import ReplayPolicy, Source, ToolOrigin, Usage
+from harness_durable.journal.files import Committer, Tracks
 from harness_durable.journal.requests import Bases, split
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.payload import INLINE, Media, pack, pack_text
@@ -54,8 +55,9 @@ class Told(msgspec.Struct, frozen=True):
 class CallTransitions:
     """The half of the ``Journal`` that is about calls."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, tracker: Tracks[Any] | None = None) -> None:
         self._writer, self.reader = writer, writer.reader
+        self.files = Committer(writer, tracker)
         self._bases = Bases()
 
     @property
@@ -221,7 +223,8 @@ class CallTransitions:
         def decide(state: Session, wanted: Decision) -> None:
             finish(state, wanted, call, ok=ok, result=result, source=source, detail=detail)
 
-        await self._writer.decide(decide)
+        async with self.files.look("call", [call]) as look:
+            await self._writer.decide(look.beside(decide))
         reach("tool.completed")
 
     async def tool_closed(
@@ -232,12 +235,13 @@ class CallTransitions:
         def decide(state: Session, wanted: Decision) -> None:
             close(state, wanted, call, outcome, text)
 
-        await self._writer.decide(decide)
+        async with self.files.look("call", [call] if outcome != "not_started" else []) as look:
+            await self._writer.decide(look.beside(decide))
 
     async def tools_closed(
         self, closed: Sequence[tuple[str, Literal["cancelled", "not_started", "unknown"], str]]
     ) -> None:
-        """Several at once, as recovery does."""
+        """Several at once, as recovery does, after it has looked at the files."""
 
         def decide(state: Session, wanted: Decision) -> None:
             for call, outcome, text in closed:

@@ -8,18 +8,21 @@ calls are in ``calls``.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from harness_durable import events
 from harness_durable.crashpoints import reach
 from harness_durable.events import Rung
+from harness_durable.events.workspace import Cause
 from harness_durable.journal.calls import CallTransitions, Told, tell
+from harness_durable.journal.files import Tracks
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.payload import pack, pack_text
 from harness_durable.policy import NOT_STARTED, UNKNOWN
 from harness_durable.recovery import Plan
-from harness_durable.sandbox import LifeRef
+from harness_durable.sandbox import Ending, LifeRef
 from harness_durable.state import Session, Turn
 from harness_durable.world import Claim, World
 
@@ -38,9 +41,12 @@ class Journal(CallTransitions):
     """One session, driven by us. Every method raises ``WriterFenced`` once a newer owner has it."""
 
     @classmethod
-    async def open(cls, world: World, claim: Claim, *, patience: float = 10.0) -> Journal:
-        """Read the session that was claimed."""
-        return cls(await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience))
+    async def open(
+        cls, world: World, claim: Claim, *, patience: float = 10.0, tracker: Tracks[Any] | None = None
+    ) -> Journal:
+        """Read the session that was claimed. ``tracker`` looks at its files, if they are durable."""
+        writer = await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience)
+        return cls(writer, tracker)
 
     async def watch(self) -> None:
         """Take in what others write, for ever: a task of the driver. Raises ``WriterFenced``."""
@@ -145,7 +151,8 @@ class Journal(CallTransitions):
                 wanted.events.append(events.TurnNeedsInput(state.turn.id, reason))
                 wanted.listed = True
 
-        await self._settle(decide)
+        await self._writer.decide(decide)
+        await self._writer.take_snapshot()
 
     async def message_delivered(self, message: str, life: str) -> None:
         """The harness has the message, or the steer, in its own transcript."""
@@ -177,6 +184,7 @@ class Journal(CallTransitions):
         reason: str,
         code: int | None = None,
         *,
+        how: Ending | None = None,
         planned: bool = False,
         transient: bool = False,
     ) -> None:
@@ -187,7 +195,7 @@ class Journal(CallTransitions):
             known = state.lives.get(life)
             if known is None or known.ended is not None:
                 return
-            wanted.events.append(events.LifeEnded(life, reason, code))
+            wanted.events.append(_life_ended(life, reason, code, how))
             if state.turn is not None and (planned or state.turn.status == "running"):
                 wanted.events.append(events.TurnInterrupted(state.turn.id, reason, planned, transient))
 
@@ -201,7 +209,7 @@ class Journal(CallTransitions):
 
         await self._writer.decide(decide)
 
-    async def recovery_begun(self, plan: Plan, *, life_gone: str) -> None:
+    async def recovery_begun(self, plan: Plan, *, life_gone: str, how: Ending | None = None) -> None:
         """What the last worker left open, closed in one append: answers that died with it, and the life, if
         ``life_gone`` says why it is over."""
 
@@ -211,7 +219,7 @@ class Journal(CallTransitions):
                     wanted.events.append(events.ModelFailed(call, None, "the worker that asked was lost"))
             life = state.lives.get(plan.life)
             if life_gone and life is not None and life.ended is None:
-                wanted.events.append(events.LifeEnded(life.id, life_gone))
+                wanted.events.append(_life_ended(life.id, life_gone, None, how))
                 if state.turn is not None and state.turn.status == "running":
                     wanted.events.append(events.TurnInterrupted(state.turn.id, life_gone))
 
@@ -252,7 +260,8 @@ class Journal(CallTransitions):
             for outcome in told:
                 tell(state, wanted, outcome)
 
-        await self._writer.decide(decide)
+        async with self.files.look("call", [outcome.call for outcome in told]) as look:
+            await self._writer.decide(look.beside(decide))
         reach("transcript.appended")
 
     async def transcript_replaced(self, file: str, splices: Sequence[Splice], reason: str) -> None:
@@ -276,16 +285,48 @@ class Journal(CallTransitions):
         transcript = self.state.transcripts.get(file)
         return self.reader.lines(tuple(transcript.segments) if transcript is not None else ())
 
+    # ------------------------------------------------------------------------------------- files
+
+    async def files_committed(self, cause: Cause) -> str:
+        """Look at the files now. Returns why they could not be saved, or nothing."""
+        async with self.files.look(cause) as look:
+            await self._writer.decide(look.put)
+        return look.skipped
+
+    async def files_restored(self, remark: str) -> str:
+        """They were made anew from the log, and this is how they are now; in the same append the model is
+        told ``remark``, if there is a turn to tell it in."""
+
+        def decide(state: Session, wanted: Decision) -> None:
+            look.put(state, wanted)
+            turn = state.turn
+            if remark and turn is not None:
+                name = f"restored-{state.seq + 1}"
+                wanted.events.append(
+                    events.SteerAccepted(name, turn.id, wanted.keep(pack_text(remark)), remark=True)
+                )
+
+        async with self.files.look("restored") as look:
+            await self._writer.decide(decide)
+        return look.skipped
+
     async def _settle(self, decide: Callable[[Session, Decision], None]) -> None:
-        await self._writer.decide(decide)
+        async with self.files.look("turn_end") as look:
+            await self._writer.decide(look.beside(decide))
         await self._writer.take_snapshot()
+
+
+def _life_ended(life: str, reason: str, code: int | None, how: Ending | None) -> events.LifeEnded:
+    known = how or Ending("", "")
+    return events.LifeEnded(life, reason, code, known.why, known.oom_kills)
 
 
 def _requeue_steers(state: Session, wanted: Decision, turn: Turn) -> None:
     """Steers that the turn never took become messages of their own, in the same append: accepted is never
     lost."""
     for steer in state.steers(turn.id):
-        wanted.events.append(events.MessageAccepted(f"{steer.id}+queued", steer.text))
+        if not steer.remark:
+            wanted.events.append(events.MessageAccepted(f"{steer.id}+queued", steer.text))
         wanted.events.append(events.SteerDelivered(steer.id, ""))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from harness_durable.errors import (
     StorageUnavailable,
     WriterFenced,
 )
-from harness_durable.events import AgentSpec, ReplayPolicy
+from harness_durable.events import AgentSpec, Keeping, ReplayPolicy
 from harness_durable.journal import Inbox, Reader
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import beside
@@ -36,6 +36,7 @@ from harness_durable.runtime.worker import Worker
 from harness_durable.settings import Settings, check_run_dir, resolve
 from harness_durable.state import Session as State
 from harness_durable.tools import Tool
+from harness_durable.workspace import refuse
 from harness_durable.world import World
 from harness_durable.worlds import open_world
 
@@ -94,6 +95,7 @@ class Durable:
         *,
         tools: Sequence[Tool] = (),
         sandbox: str | None = None,
+        sandbox_options: Mapping[str, str] | None = None,
         workspace: str | Path = ".",
         model: str | None = None,
         permission_mode: str = "default",
@@ -101,12 +103,16 @@ class Durable:
         builtin_tools: Sequence[str] | None = None,
         system_prompt: str | None = None,
         policies: dict[str, ReplayPolicy] | None = None,
+        files: Keeping | None = None,
     ) -> Agent:
-        """Name an agent: a harness with its model, tools and place. Raises ``UnknownName``."""
+        """Name an agent: a harness with its model, tools and place. ``files``: what becomes of those in the
+        workspace, see ``events.Keeping``; with ``scratch`` each session works in an empty folder of its own
+        instead. Raises ``UnknownName``."""
         adapter = adapter or self.settings.adapter
         sandbox = sandbox or self.settings.sandbox
         registry.load("adapter", adapter)
         registry.load("sandbox", sandbox)
+        files = files or self.settings.files
         equipment = Equipment(self.settings, tuple(tools))
         self._equipments.append(equipment)
         spec = AgentSpec(
@@ -114,13 +120,15 @@ class Durable:
             harness_version="",
             model=model or equipment.model(adapter),
             sandbox=sandbox,
-            workspace=equipment.named(Path(workspace)),
+            sandbox_options=equipment.sandbox_options(sandbox, sandbox_options or {}),
+            workspace="scratch" if files == "scratch" else equipment.named(Path(workspace)),
             permission_mode=permission_mode,
             effort=effort,
             tools=tuple(builtin_tools) if builtin_tools is not None else None,
             custom_tools=tuple(tool.name for tool in tools),
             system_prompt=system_prompt,
             policies=policies or {},
+            files=files,
         )
         return Agent(self, spec, equipment)
 
@@ -234,18 +242,34 @@ class Agent:
     def __init__(self, durable: Durable, spec: AgentSpec, equipment: Equipment) -> None:
         self._durable, self._spec, self._equipment = durable, spec, equipment
 
-    async def session(self, session: str | None = None, *, title: str = "") -> Session:
-        """Create the session, or find it; its agent stays what it was when it was created. Work that an
-        earlier process left is taken up at once.
+    @property
+    def works_in_a_folder(self) -> bool:
+        """One that is there; else each session has one of its own."""
+        return self._spec.files != "scratch"
 
-        Raises ``HarnessMissing`` or ``UnsupportedVersion`` for a new session without its harness.
+    async def session(
+        self, session: str | None = None, *, title: str = "", roll_back: bool = False
+    ) -> Session:
+        """Create the session, or find it; its agent stays what it was when it was created. Work that an
+        earlier process left is taken up at once; with ``roll_back`` its durable files go back to the last
+        recorded step first. What lay there instead stays in the log.
+
+        Raises ``HarnessMissing`` or ``UnsupportedVersion`` for a new session without its harness, and
+        ``BadSetting`` or ``SandboxUnavailable`` for one whose sandbox is not ready.
         """
         session = session or f"s-{uuid.uuid4().hex[:10]}"
         try:
             inbox = await Inbox.open(self._durable.world, session)
         except NotFound:
+            if self._spec.files == "durable":
+                refuse(Path(self._equipment.place(self._spec)))
             spec = msgspec.structs.replace(self._spec, harness_version=await self._version())
+            if self._durable.drives:
+                spec = msgspec.structs.replace(spec, sandbox_options=self._equipment.settled_options(spec))
+                await self._equipment.check_sandbox(spec)
             inbox = await Inbox.create(self._durable.world, session, spec, title)
+        if roll_back:
+            self._equipment.rollback.add(session)
         found = Session(self._durable, session, inbox, self._equipment)
         if inbox.state.due is not None:
             self._durable.keep_driving(session, self._equipment)

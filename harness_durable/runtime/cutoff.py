@@ -11,6 +11,7 @@ from harness_durable.journal import Journal
 from harness_durable.policy import AGAIN, NOT_STARTED, STOPPED, UNKNOWN, denied
 from harness_durable.recovery import CallPlan, Plan
 from harness_durable.runtime.groups import first_of
+from harness_durable.runtime.remarks import changed_meanwhile
 from harness_durable.state import Session
 from harness_durable.tools.host import ToolHost
 
@@ -71,6 +72,8 @@ class CutOff:
         if call.action == "not_started" and said_no is not None:
             return denied(said_no)
         stopped = state.turn is not None and state.turn.stop_by is not None
+        if call.action == "unknown":
+            return UNKNOWN + changed_meanwhile(state.files)
         return STOPPED if call.action == "not_started" and stopped else _CLOSING[call.action]
 
 

@@ -17,6 +17,7 @@ from harness_durable.crashpoints import reach
 from harness_durable.errors import DamagedLog
 from harness_durable.journal import Journal
 from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.files import SessionFiles
 from harness_durable.runtime.lives import LEAVE_SECONDS, SETTLED, Lives
 from harness_durable.state import Session
 from harness_durable.world import Claim, Owner, World
@@ -68,13 +69,15 @@ class Driver:
         equipment: Equipment,
         abandoned: Callable[[], bool],
         terms: Terms,
+        files: SessionFiles,
     ) -> None:
         agent = journal.state.agent
         if agent is None:
             raise DamagedLog(f"session {claim.session!r}", 0, None, "it has no session.created event")
         equipment.check_tools(agent)
+        files.take(agent)
         self.journal, self.claim, self.equipment = journal, claim, equipment
-        self.lives = Lives(journal, claim, owner, agent, equipment)
+        self.lives = Lives(journal, claim, owner, agent, equipment, files)
         self.kept = self._parks = False
         self._why = STOPPED
         self._abandoned, self._terms = abandoned, terms
@@ -98,7 +101,9 @@ class Driver:
         ``LogTooNew``: another worker may have more luck with it.
         """
         reach("recovery.claimed")
-        return cls(await Journal.open(world, claim), claim, owner, equipment, abandoned, terms)
+        files = SessionFiles(world, claim.session, equipment)
+        journal = await Journal.open(world, claim, tracker=files)
+        return cls(journal, claim, owner, equipment, abandoned, terms, files)
 
     async def run(self) -> None:
         """Work until the session is idle, or waits for a person. Then give it back.
@@ -109,6 +114,7 @@ class Driver:
         work = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.journal.watch)
+            tasks.start_soon(self.lives.progress.run)
             with work:
                 tasks.start_soon(self._leave_when_told, work)
                 tasks.start_soon(self._leave_when_nobody_answers, work)
@@ -117,6 +123,8 @@ class Driver:
         if not work.cancelled_caught:
             idle = self.journal.state.due is None
             await self.journal.released("nothing left to do" if idle else "others come first")
+        if self.journal.state.closed:
+            self.lives.files.forget()
 
     async def _work(self) -> None:
         try:
@@ -181,6 +189,8 @@ class Driver:
                 await self.lives.end(plan, SETTLED)
                 if await self.journal.turn_started(plan.message):
                     await self.lives.begin(plan, "start")
+            case "attach" if self.claim.session in self.equipment.rollback:
+                await self.lives.end(plan, "its files are to be put back")
             case "attach":
                 await self.lives.attach(plan)
             case "continue":
@@ -189,6 +199,7 @@ class Driver:
                 await self.lives.begin(plan, "continue")
             case "cancel":
                 await self.lives.end(plan, "stopped on request")
+                await self.lives.files.look(self.journal)
                 await self.lives.cut_off.settle(plan, self.lives.tools(plan.life), stoppable=False)
                 await self.journal.turn_cancelled(plan.reason)
             case "needs_input":

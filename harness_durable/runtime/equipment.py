@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +12,16 @@ from urllib.parse import urlsplit
 
 from harness_durable import clock, registry
 from harness_durable.adapter import Adapter, NamesModel
-from harness_durable.errors import BadSetting, BadTool, WorkspaceMissing
+from harness_durable.errors import BadSetting, BadTool, UsageError, WorkspaceMissing
 from harness_durable.events import ASK, AgentSpec, ReplayPolicy
-from harness_durable.gateway import Classify, Kind, Upstream, Wire, wire
+from harness_durable.gateway import Classify, Kind, Upstream, WayOut, Wire, wire
 from harness_durable.recovery import Facts
-from harness_durable.sandbox import LifeRef, Sandbox
+from harness_durable.sandbox import Installs, LifeRef, Sandbox, TakesOptions
 from harness_durable.settings import Settings
 from harness_durable.state import Life, Session
 from harness_durable.tools import Tool
-from harness_durable.worlds import origin
+from harness_durable.workspace.limits import Limits
+from harness_durable.worlds import origin, places
 
 REAL_PROVIDERS = {"anthropic.com": "ANTHROPIC_API_KEY", "openai.com": "OPENAI_API_KEY"}
 """Hosts below them answer nobody who has no key. Others may: proxies, local models."""
@@ -27,12 +29,14 @@ REAL_PROVIDERS = {"anthropic.com": "ANTHROPIC_API_KEY", "openai.com": "OPENAI_AP
 
 @dataclass
 class Equipment:
-    """Adapters and sandboxes are made once, by name, on first use. Close it when the worker is done."""
+    """Adapters and sandboxes are made once, by name, on first use. Close it when the worker is done.
+    ``rollback``: sessions whose files go back to the last recorded step before their turn goes on."""
 
     settings: Settings
     tools: Sequence[Tool] = ()
     _adapters: dict[str, Adapter] = field(default_factory=dict[str, Adapter])
     _sandboxes: dict[str, Sandbox] = field(default_factory=dict[str, Sandbox])
+    rollback: set[str] = field(default_factory=set[str])
 
     def adapter(self, name: str) -> Adapter:
         """Raises ``UnknownName``."""
@@ -45,6 +49,43 @@ class Equipment:
         if name not in self._sandboxes:
             self._sandboxes[name] = cast(Sandbox, registry.load("sandbox", name)(self.settings.run_dir))
         return self._sandboxes[name]
+
+    def sandbox_options(self, name: str, given: Mapping[str, str]) -> dict[str, str]:
+        """All options of an agent's sandbox: those given, those of the settings, its defaults. Raises
+        ``UnknownName``, and ``BadSetting`` for one that it does not know."""
+        known = self._sandboxes.get(name) or registry.load("sandbox", name)
+        if hasattr(known, "complete"):  # else it need not be made, where nothing is driven
+            return cast(TakesOptions, self.sandbox(name)).complete({**self.settings.sandbox_options, **given})
+        if given:
+            raise BadSetting(f"the sandbox {name} takes no options ({', '.join(given)}); leave them out")
+        return {}
+
+    def settled_options(self, agent: AgentSpec) -> dict[str, str]:
+        """The same for a new session, with what depends on its workspace. Raises ``BadSetting``."""
+        sandbox = self.sandbox(agent.sandbox)
+        if isinstance(sandbox, TakesOptions) and agent.files != "scratch":
+            return sandbox.complete(agent.sandbox_options, self.place(agent))
+        return agent.sandbox_options
+
+    async def check_sandbox(self, agent: AgentSpec) -> None:
+        """Before a message is accepted that only a life could work on. Raises ``BadSetting`` or
+        ``SandboxUnavailable``."""
+        sandbox = self.sandbox(agent.sandbox)
+        if isinstance(sandbox, Installs):
+            await sandbox.ready(agent.sandbox_options)
+
+    def way_out(self, agent: AgentSpec) -> WayOut | None:
+        """What the gateway lets a session's harness reach beside the model."""
+        sandbox = self.sandbox(agent.sandbox)
+        return WayOut(sandbox.allowed(agent.sandbox_options)) if isinstance(sandbox, TakesOptions) else None
+
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """What no harness behind a wall may see, even if it lies in its workspace: logs, and lives."""
+        kept: tuple[Path, ...] = ()
+        with suppress(UsageError):  # of a World that was not opened by this name
+            kept = places(self.settings.world)
+        return (str(self.settings.run_dir.absolute()), *(str(path.absolute()) for path in kept))
 
     def model(self, adapter: str) -> str:
         """The model of a new session for which nobody names one: the setting, or else the adapter's own."""
@@ -80,6 +121,26 @@ class Equipment:
         found, root = workspace.resolve(), self.settings.workspaces
         inside = root is not None and found.is_relative_to(root.resolve())
         return str(found.relative_to(root.resolve()) if root is not None and inside else found)
+
+    def beside(self, session: str) -> Path:
+        """What this host keeps beside the log of a session: nothing that it could not do without."""
+        return self.settings.run_dir / "sessions" / self.origin / session
+
+    def limits(self) -> Limits:
+        """What of a workspace is saved. What is ours and may lie in it never is."""
+        given, ours = self.settings, (*places(self.settings.world), self.settings.run_dir)
+        return Limits(
+            ignored=given.workspace_ignored,
+            include=given.workspace_include,
+            exclude=given.workspace_exclude,
+            git=given.workspace_git,
+            max_file=given.workspace_max_file,
+            max_total=given.workspace_max_total,
+            max_files=given.workspace_max_files,
+            max_step=given.workspace_max_step,
+            timeout=given.workspace_timeout_seconds,
+            outside=tuple(path.expanduser().resolve() for path in ours),
+        )
 
     def check_provider(self) -> None:
         """Before anything starts: raises ``BadSetting`` for a provider that cannot be asked."""

@@ -18,6 +18,7 @@ from harness_durable.adapter import Harness, LifeContext, TurnEnd
 from harness_durable.crashpoints import reach
 from harness_durable.errors import (
     BadSetting,
+    DamagedWorkspace,
     HarnessDied,
     HarnessDurableError,
     HarnessMissing,
@@ -35,10 +36,12 @@ from harness_durable.gateway import Gateway, wire
 from harness_durable.journal import Journal
 from harness_durable.recovery import CallPlan, Plan
 from harness_durable.runtime.cutoff import CutOff, stop_asked
+from harness_durable.runtime.endings import ending, ending_of, with_ending
 from harness_durable.runtime.equipment import Equipment, ref_of
-from harness_durable.runtime.groups import first_of
+from harness_durable.runtime.files import SessionFiles
+from harness_durable.runtime.groups import beside, first_of
 from harness_durable.runtime.progress import ProgressWriter
-from harness_durable.sandbox import LifeRef, LifeSpec, Link
+from harness_durable.sandbox import Ending, LifeRef, LifeSpec, Link
 from harness_durable.tools.host import ToolHost
 from harness_durable.world import Claim, Owner
 
@@ -60,14 +63,22 @@ class Lives:
     """At most one life at a time is ours."""
 
     def __init__(
-        self, journal: Journal, claim: Claim, owner: Owner, agent: AgentSpec, equipment: Equipment
+        self,
+        journal: Journal,
+        claim: Claim,
+        owner: Owner,
+        agent: AgentSpec,
+        equipment: Equipment,
+        files: SessionFiles,
     ) -> None:
         self.journal, self.claim, self.owner = journal, claim, owner
         self.agent, self.equipment = agent, equipment
         self.adapter = equipment.adapter(agent.adapter)
         self.sandbox = equipment.sandbox(agent.sandbox)
         self.cut_off = CutOff(journal)
-        self._progress = ProgressWriter(journal.reader.world, claim.session)
+        self.progress = ProgressWriter(journal.reader.world, claim.session)
+        self.files = files
+        files.show = self.progress.harness
 
     # -------------------------------------------------------------------------- beginning, ending
 
@@ -80,6 +91,8 @@ class Lives:
         """
         life = f"life-{uuid.uuid4().hex[:12]}"
         tools = self.tools(life)
+        if not await self._prepared(begins=rung == "start"):
+            return
         told = await self.cut_off.settle(plan, tools, stoppable=True)
         try:
             harness = await self.adapter.find(self._version())
@@ -123,6 +136,7 @@ class Lives:
             tools = self.tools(life.id)
             await self.journal.recovery_begun(plan, life_gone="")
             await self.journal.life_attached(life.id, self.owner.worker)
+            await self.files.attached(self.journal)
             await self.cut_off.close(plan)
             await self.journal.turn_resumed(life.id, "attach")
             harness = Harness("", life.harness_version)
@@ -131,14 +145,33 @@ class Lives:
             settling = tuple(call for call in plan.calls if call.action in ("run", "probe"))
             await self._live(context, link, ref, settling=settling)
 
+    async def _prepared(self, *, begins: bool) -> bool:
+        """Are the files as a life needs them? If not, the turn waits for a person, or is being stopped: that
+        need not wait for a large workspace."""
+        async with beside() as tasks:
+
+            async def stop() -> None:
+                await self.journal.until(stop_asked)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop)
+            try:
+                await self.files.prepare(self.journal, begins=begins)
+            except (BadSetting, DamagedWorkspace) as why:
+                await self.journal.turn_needs_input(str(why))
+                return False
+        return not stop_asked(self.journal.state)
+
     async def end(self, plan: Plan, why: str) -> None:
         """Make sure that the old life acts no more, then say so."""
-        life = self.journal.state.lives.get(plan.life)
+        life, how = self.journal.state.lives.get(plan.life), Ending("", "")
         if life is not None and life.ended is None:
             await self.journal.still_ours()
+            how = await ending_of(self.sandbox, ref_of(life))
+            why = with_ending(why, how)
             if not await self._reap(ref_of(life)):
                 why = f"{why}; it was on {life.host}, which cannot be reached from here"
-        await self.journal.recovery_begun(plan, life_gone=why)
+        await self.journal.recovery_begun(plan, life_gone=why, how=how)
 
     async def leave(self, why: str, *, keep: bool = False) -> bool:
         """A planned stop: whatever of ours is running is ended, and none of it counts as a failure. With
@@ -176,6 +209,10 @@ class Lives:
             token=context.token,
             ttl=self.equipment.settings.orphan_ttl_seconds,
             origin=self.equipment.origin,
+            workspace=context.cwd,
+            reads=context.harness.needs or (context.harness.path,),
+            hidden=self.equipment.hidden,
+            options=self.agent.sandbox_options,
         )
         _, link = await self.sandbox.start(spec, self.claim.epoch)
         return link
@@ -195,14 +232,14 @@ class Lives:
             token=context.token,
             ready=context.ready,
             classify=self.equipment.classifier(self.agent),
-            on_progress=self._progress.model,
+            on_progress=self.progress.model,
             routes=context.routes,
+            way_out=self.equipment.way_out(self.agent),
         )
         try:
             end = await first_of(
                 lambda: self._drive(context, link, gateway),
                 lambda: self._serve(gateway, link),
-                self._progress.run,
                 *(self.cut_off.settler(context.tools, call) for call in settling),
             )
         except (StorageError, StaleEpoch):
@@ -211,20 +248,22 @@ class Lives:
             if not isinstance(gone, HarnessDurableError):
                 log.exception("life %s of session %s", context.life, self.claim.session)
             await self.journal.still_ours()
+            how = await ending(self.sandbox, ref, link)
             await self._reap(ref)
-            await self._progress.over()
+            await self.progress.over()
             code = gone.code if isinstance(gone, HarnessDied) else None
-            await self.journal.life_lost(context.life, _sentence(gone), code)
+            await self.journal.life_lost(context.life, with_ending(_sentence(gone), how), code, how=how)
             return
         if end.transient and self._may_rescue():
             await self.journal.still_ours()
             await self._reap(ref)
-            await self._progress.over()
+            await self.progress.over()
             await self.journal.life_lost(context.life, end.reason, transient=True)
             return
         # Whoever waits for the result may close everything as soon as the turn is settled.
-        with anyio.move_on_after(LEAVE_SECONDS, shield=True):
-            await self._progress.over()
+        looking = self.equipment.settings.workspace_timeout_seconds if self.files.durable else 0.0
+        with anyio.move_on_after(LEAVE_SECONDS + looking, shield=True):
+            await self.progress.over()
             await self._settle(end)
             await self._reap(ref)
             await self.journal.life_ended(context.life, SETTLED)
@@ -288,7 +327,7 @@ class Lives:
             self.claim.session,
             life,
             custom_name=self.adapter.custom_name,
-            progress=self._progress.tool,
+            progress=self.progress.tool,
         )
 
     def _context(
@@ -306,10 +345,10 @@ class Lives:
             tools=tools,
             token=token,
             home=self.sandbox.home(ref),
-            cwd=self.equipment.place(self.agent),
+            cwd=str(self.files.place()),
             ready=anyio.Event(),
             login=self.equipment.settings.upstream_auth == "login",
-            progress=self._progress.harness,
+            progress=self.progress.harness,
         )
 
 

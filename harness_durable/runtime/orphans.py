@@ -8,7 +8,13 @@ log decides, and only about lives that belong to this World and app.
 from __future__ import annotations
 
 import logging
+import os
 import random
+import shutil
+from functools import partial
+from pathlib import Path
+
+from anyio import to_thread
 
 from harness_durable import clock, recovery
 from harness_durable.errors import HarnessDurableError, NotFound, StorageUnavailable
@@ -21,6 +27,7 @@ from harness_durable.state import Session
 log = logging.getLogger("harness_durable.worker")
 
 SWEEP_SECONDS = 30.0
+ASK_SECONDS = 3600.0
 
 
 class Sweeper:
@@ -40,6 +47,7 @@ class Sweeper:
 
     async def sweep(self) -> list[str]:
         """Look once; the ids of the lives that were ended. Raises ``StorageError`` or ``SandboxError``."""
+        await self._sweep_folders()
         ended: list[str] = []
         for sandbox in self._worker.equipment.sandboxes():
             if isinstance(sandbox, ListsLives):
@@ -47,6 +55,21 @@ class Sweeper:
                     if await self._try(sandbox, found):
                         ended.append(found.ref.life)
         return ended
+
+    async def _sweep_folders(self) -> None:
+        """What this host keeps beside the logs of sessions that were deleted, or have gone elsewhere. Each is
+        asked about once in ``ASK_SECONDS``."""
+        folders = await to_thread.run_sync(_old, self._worker.equipment.beside("x").parent)
+        for folder in folders:
+            if folder.name not in self._worker.driving and await self._is_over(folder.name):
+                await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+
+    async def _is_over(self, session: str) -> bool:
+        try:
+            row = await self._worker.contact.ask(partial(self._worker.world.session, session))
+        except NotFound:
+            return True
+        return row.status == "closed"
 
     async def _try(self, sandbox: Sandbox, found: FoundLife) -> bool:
         """A life that cannot be judged or ended, such as one whose log is damaged, holds up no other."""
@@ -77,6 +100,15 @@ class Sweeper:
             return await self._worker.contact.ask(Reader(self._worker.world, session).load)
         except NotFound:
             return None
+
+
+def _old(root: Path) -> list[Path]:
+    """Folders that were not looked at for long; from now on they were."""
+    before = clock.now_ms() / 1000 - ASK_SECONDS
+    found = [one for one in root.glob("*") if one.is_dir() and one.stat().st_mtime < before]
+    for folder in found:
+        os.utime(folder)
+    return found
 
 
 def _ref(state: Session | None, found: FoundLife) -> LifeRef:

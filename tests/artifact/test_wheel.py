@@ -53,6 +53,8 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     assert all(f"{package}/py.typed" in names for package in PACKAGES)
     assert wheel.stat().st_size < 2 << 20
+    page = {path.name for path in (ROOT / "harness_durable/view/static").iterdir()}
+    assert {f"harness_durable/view/static/{name}" for name in page} <= set(names)
 
 
 def test_the_demo_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:

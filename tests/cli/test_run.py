@@ -128,7 +128,7 @@ def test_to_be_interrupted_leaves_nothing_behind_and_costs_no_attempt(how: signa
         assert process.returncode == 130
         assert "`harness-durable recover` continues" in said
         assert not leftovers(cli)
-        assert list(cli.run_dir.glob("[!.]*")) == []
+        assert [path.name for path in cli.run_dir.glob("[!.]*")] == ["sessions"]  # which is a cache
         ended = {line["kind"]: line for line in cli.json("trace", "s")}
         assert ended["turn.interrupted"]["planned"] is True
         [plan] = cli.json("recover", "s", "--dry-run")
@@ -187,10 +187,10 @@ def test_take_over_moves_the_session_and_the_first_worker_gives_in(cli: Cli) -> 
     assert kinds.count("tool.completed") == 1
 
 
-def test_a_workspace_that_has_gone_needs_a_person(cli: Cli) -> None:
+def test_a_workspace_that_has_gone_and_is_not_in_the_log_needs_a_person(cli: Cli) -> None:
     (cli.folder / "ws").mkdir()
     with cli.provider(says("done")):
-        assert cli("run", "go", "-s", "s", "--workspace", "ws").returncode == 0
+        assert cli("run", "go", "-s", "s", "--workspace", "ws", "--files", "kept").returncode == 0
         (cli.folder / "ws").rmdir()
         done = cli("run", "more", "-s", "s", "--message-id", "m-2")
         assert done.returncode == 3

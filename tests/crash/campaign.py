@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -34,7 +35,7 @@ LATEST = 6.0
 
 
 def one_turn(
-    root: Path, world: str, adapter: str, rng: random.Random, left: int, kind: str
+    root: Path, world: str, adapter: str, rng: random.Random, left: int, kind: str, deaths: Sequence[str]
 ) -> tuple[Report, int, str]:
     """Kill until the turn is over; the report, the kills, and what the workers said last."""
     policy = Steps(steps=6, pair_every=2, custom_every=3, nap=0.2)
@@ -42,7 +43,7 @@ def one_turn(
     with Scene(root, world, policy=policy, adapter=adapter, mood=mood) as scene:
         slow = SLOWNESS.get(adapter, 1.0)
         people = _people(scene, rng, kind, LATEST * min(slow, 2.0))
-        kills = _drive(scene, rng, min(left, MOST_KILLS_A_TURN), slow)
+        kills = _drive(scene, rng, min(left, MOST_KILLS_A_TURN), slow, deaths)
         for person in people:
             person.wait(timeout=60)
         # Only now nothing can come in any more. A turn that was stopped leaves the steps to the next message.
@@ -71,7 +72,7 @@ def _people(scene: Scene, rng: random.Random, kind: str, latest: float) -> list[
     return [scene.client("steer", text, after=rng.uniform(0.5, latest)) for text in texts]
 
 
-def _drive(scene: Scene, rng: random.Random, most: int, slow: float) -> int:
+def _drive(scene: Scene, rng: random.Random, most: int, slow: float, deaths: Sequence[str]) -> int:
     """Workers, each killed after a while, until one ends by itself or there were enough; the kills."""
     for kills in range(most):
         worker = scene.worker()
@@ -79,12 +80,15 @@ def _drive(scene: Scene, rng: random.Random, most: int, slow: float) -> int:
             worker.wait(timeout=rng.uniform(0.3, 1.8 * slow))
             return kills
         except subprocess.TimeoutExpired:
-            scene.die(worker, rng.choice(DEATHS))
+            scene.die(worker, rng.choice(deaths))
+            anyio.run(scene.put_back)
     scene.worker().wait(timeout=180)
     return most
 
 
-def campaign(kills: int, world: str, adapter: str, seed: int) -> dict[str, object]:
+def campaign(
+    kills: int, world: str, adapter: str, seed: int, deaths: Sequence[str] = DEATHS
+) -> dict[str, object]:
     """Turns until ``kills`` kills are done. Prints a line a turn."""
     rng = random.Random(seed)
     done = turns = lives = unknown = lost = calls = steers = stopped = persons = 0
@@ -93,7 +97,7 @@ def campaign(kills: int, world: str, adapter: str, seed: int) -> dict[str, objec
     while done < kills:
         root = Path(tempfile.mkdtemp(prefix="hd-crash-"))
         kind = rng.choice(KINDS)
-        report, fresh, tail = one_turn(root, world, adapter, rng, kills - done, kind)
+        report, fresh, tail = one_turn(root, world, adapter, rng, kills - done, kind, deaths)
         done, turns = done + fresh, turns + 1
         lives, unknown = lives + report.lives, unknown + report.unknown
         lost, calls = lost + report.lost, calls + report.model_calls
@@ -133,9 +137,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--world", default="sqlite")
     parser.add_argument("--adapter", default="claude-code")
+    parser.add_argument("--deaths", default=",".join(DEATHS), help="kinds, as often as they are to come")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     wanted = parser.parse_args()
-    result = campaign(wanted.kills, wanted.world, wanted.adapter, wanted.seed)
+    deaths = tuple(wanted.deaths.split(","))
+    result = campaign(wanted.kills, wanted.world, wanted.adapter, wanted.seed, deaths)
     print(json.dumps(result))
     return 1 if result["violations"] else 0
 

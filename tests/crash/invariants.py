@@ -1,4 +1,4 @@
-"""I1 to I12, checked from the log, the provider's ledger, the effects' ledger and the machine.
+"""I1 to I13, checked from the log, the provider's ledger, the effects' ledger and the machine.
 
 Each check yields a sentence per violation. They look at the raw events and not at the fold, so that the fold
 cannot vouch for itself.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -23,6 +24,7 @@ from harness_durable.testing.provider import wires
 from harness_durable.testing.provider.ledger import Ledger, Tally
 from harness_durable.testing.provider.messages import Block, Request
 from harness_durable.testing.provider.policies import Steps
+from harness_durable.workspace import Limits, Scanned, Tracker
 from harness_durable.world import World
 from tests.crash.scene import KEY, MESSAGE, SESSION, Host, Scene
 
@@ -81,6 +83,7 @@ async def examine(scene: Scene, expected: Expectation = Expectation()) -> Report
         report = await examine_session(world, SESSION, tally, expected, scene.hosts)
         if MESSAGE not in report.turns:
             report.violations.append("I2: the first message is lost")
+        report.violations += [line async for line in _files(world, scene, report)]
     finally:
         await world.aclose()
     report.violations += around(scene, tally, expected)
@@ -150,7 +153,8 @@ def _messages(entries: list[ev.Entry]) -> Iterator[str]:
     if steers != sorted(event.message for event in taken):
         yield f"I2: steers accepted {steers}, delivered {[event.message for event in taken]}"
     for event in taken:
-        if not event.life and f"{event.message}+queued" not in accepted:
+        remark = event.message.startswith("restored-")  # of ours: it is of no use in another turn
+        if not event.life and not remark and f"{event.message}+queued" not in accepted:
             yield f"I2: the steer {event.message} was neither delivered nor made a message of its own"
 
 
@@ -250,13 +254,50 @@ def _lives(entries: list[ev.Entry]) -> Iterator[str]:
 
 
 def _remains(scene: Scene) -> Iterator[str]:
-    left = scene.processes()
-    if left:
-        yield f"I10: {len(left)} processes of old lives are left"
+    alive = scene.processes()
+    if alive:
+        yield f"I10: {len(alive)} processes of old lives are left"
     for host in scene.hosts:
-        names = [str(p.relative_to(scene.root)) for p in host.run_dir.rglob("*") if p.name != ".id"]
+        kept = host.run_dir / "sessions"  # what a host keeps beside the log of a session that it had
+        left = [p for p in host.run_dir.rglob("*") if p.name not in (".id", "docker")]
+        found = (p for p in left if not p.is_relative_to(kept))
+        names = [str(p.relative_to(scene.root)) for p in found]
         if names:
             yield f"I10: run directories are left: {names[:5]}"
+
+
+async def _files(world: World, scene: Scene, report: Report) -> AsyncIterator[str]:
+    """The workspace of the host that had the last life is what the log says. A turn that nobody settled says
+    nothing of it; one that is lost once the turn is settled is made anew for the next turn only."""
+    reader = Reader(world, SESSION)
+    events = [entry.event async for entry in reader.entries()]
+    roots = [event for event in events if isinstance(event, ev.WorkspaceCommitted)]
+    lives = [event for event in events if isinstance(event, ev.LifeStarted)]
+    if not roots:
+        yield "I13: the log says nothing of the files"
+        return
+    run_dir = Path(lives[-1].run_dir) if lives else scene.hosts[0].run_dir
+    host = next(host for host in scene.hosts if run_dir.is_relative_to(host.run_dir.parent))
+    if roots[-1].skipped or report.status == "needs_input" or not host.workspace.is_dir():
+        return
+    found = await seen_files(world, host.workspace, roots[-1].root)
+    if found.skipped or found.root != roots[-1].root:
+        yield f"I13: the log has files that the workspace has not, or the other way round: {found.changes}"
+
+
+async def seen_files(world: World, place: Path, root: str) -> Scanned:
+    """A workspace as somebody sees it who knows the log alone."""
+
+    async def put(blobs: Mapping[str, bytes]) -> None:
+        pass
+
+    async def missing(names: Sequence[str]) -> set[str]:
+        return await world.missing_blobs(SESSION, names)
+
+    async def read(name: str) -> bytes:
+        return await world.blob(SESSION, name)
+
+    return await Tracker(place, Limits(), cache=None, put=put, missing=missing, read=read).scan(root)
 
 
 async def _canary(world: World, session: str, entries: list[ev.Entry]) -> AsyncIterator[str]:

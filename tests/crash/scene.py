@@ -24,6 +24,8 @@ from typing import IO, cast
 
 import msgspec
 
+from harness_durable.errors import NotFound
+from harness_durable.journal import Reader
 from harness_durable.settings import resolve
 from harness_durable.testing.provider.policies import FromPrompt, Script, Steps
 from harness_durable.world import World
@@ -40,7 +42,8 @@ SESSION = "crash"
 MESSAGE = "task"
 NEEDS_A_PERSON, HELD = 3, 4
 EFFECTS = "effects.txt"
-"""In the workspace: a line for each effect, as ``Steps`` writes them."""
+"""A line for each effect. Those of ``Steps`` are outside of the workspace, as what an agent does to the world
+is, and survive the machine; they leave a trace in the workspace besides."""
 TOOL = Path(__file__).with_name("effect_tool.py")
 HARNESS = {
     "claude-code": b"--session-mirror",
@@ -108,7 +111,8 @@ class Scene:
     scripted provider's: ``messy`` for odd but legal streams.
 
     ``hosts`` names several machines; the first is where things happen unless another one is given. Then the
-    effects' ledger is outside of them, as a deployment would be."""
+    effects' ledger is outside of them, as a deployment would be; ``outside``: of the workspace in any case. A
+    machine that dies loses its workspaces."""
 
     def __init__(
         self,
@@ -120,6 +124,7 @@ class Scene:
         adapter: str = "claude-code",
         mood: str = "calm",
         hosts: Sequence[str] = (),
+        outside: bool = False,
     ) -> None:
         self.root, self.adapter, self.mood, self.text = root, adapter, mood, text
         self.policy = policy or Steps(steps=3, pair_every=2, custom_every=3, nap=0.1)
@@ -129,7 +134,7 @@ class Scene:
             host.make()
         self.ledger = root / "provider.jsonl"
         self.errors = root / "workers.txt"
-        self.effects = self._effects()
+        self.effects = root / EFFECTS if outside else self._effects()
         self.effects.touch()
         self._provider: subprocess.Popen[str] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
@@ -139,16 +144,35 @@ class Scene:
     def workspace(self) -> Path:
         return self.hosts[0].workspace
 
+    @property
+    def loses_workspaces(self) -> bool:
+        """With a machine. Else what is counted would be lost with it."""
+        return not self.effects.is_relative_to(self.workspace)
+
     def _effects(self) -> Path:
-        if len(self.hosts) == 1:
-            return self.workspace / EFFECTS
         if isinstance(self.policy, Steps):
-            self.policy = msgspec.structs.replace(self.policy, effects=str(self.root / EFFECTS))
+            ledger = str(self.root / EFFECTS)
+            self.policy = msgspec.structs.replace(self.policy, effects=ledger, work="work.txt")
+        elif len(self.hosts) == 1:
+            return self.workspace / EFFECTS
         return self.root / EFFECTS
 
     async def opened(self) -> World:
         """The store, as this experiment's app sees it. Close it."""
         return await open_world(self.world, self.app)
+
+    async def put_back(self) -> None:
+        """After a death: where nothing had been saved yet, a person makes the workspace again."""
+        world = await self.opened()
+        try:
+            saved = bool((await Reader(world, SESSION).load()).files.root)
+        except NotFound:
+            saved = False
+        finally:
+            await world.aclose()
+        if not saved:
+            for host in self.hosts:
+                host.workspace.mkdir(parents=True, exist_ok=True)
 
     async def forget(self) -> None:
         """Leave nothing in a store that outlives the experiment's directory."""
@@ -220,6 +244,7 @@ class Scene:
             "ANTHROPIC_API_KEY": KEY,
             "HARNESS_DURABLE_LEASE_SECONDS": "3",
             "CRASH_EFFECTS": str(self.effects),
+            "HARNESS_DURABLE_CRASH_LOSES": str(host.workspace) if self.loses_workspaces else "",
             **variables,
         }
         with self.errors.open("ab") as errors:
@@ -320,11 +345,13 @@ class Scene:
         wait_for(lambda: not self.keepers() and not self._acting(), "keepers and harnesses to die")
 
     def lose_machine(self) -> None:
-        """Homes, run directories and spools are gone, too; where another host can go on, the workspace as
-        well, and the first host is a new machine."""
+        """Homes, run directories and spools are gone, too, and the workspace; where another host can go on,
+        the first host is a new machine."""
         self.kill_lives()
         for host in self.hosts:
             shutil.rmtree(host.run_dir, ignore_errors=True)
+        if self.loses_workspaces and len(self.hosts) == 1:
+            shutil.rmtree(self.workspace, ignore_errors=True)
         if len(self.hosts) > 1:
             shutil.rmtree(self.hosts[0].root)
             self.hosts[0].make()

@@ -2,13 +2,15 @@
 batch, a person who thinks, or a slow provider.
 
 Each story decides from the conversation alone, so the replies also say what the model was able to know.
-``HARNESS_DURABLE_CRASH=full``: every death, on both Worlds that need no server.
+``HARNESS_DURABLE_CRASH=full``: every death, on both Worlds that need no server, and OpenCode, which takes
+seven seconds for a start, in every story.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -23,7 +25,7 @@ from harness_durable.testing.provider.policies import Script
 from harness_durable.testing.provider.reply import Hang, Reply, Text, ToolUse, Usage, say
 from tests.crash.invariants import Expectation, examine
 from tests.crash.scene import FULL, MESSAGE, SESSION, Scene, wait_for
-from tests.crash.test_adapters import LONG, does, happened, shell
+from tests.crash.test_adapters import LONG, adapters, does, happened, shell
 from tests.crash.test_people import asked
 
 
@@ -46,7 +48,7 @@ SUMMARY = "SUMMARY of it all"
 GO = "go"
 """A file in the workspace."""
 
-pytestmark = [pytest.mark.parametrize("world", WORLDS), pytest.mark.parametrize("adapter", KINDS)]
+pytestmark = pytest.mark.parametrize("world", WORLDS)
 
 
 def deaths(short: str) -> pytest.MarkDecorator:
@@ -65,8 +67,11 @@ def held(adapter: str, token: str) -> ToolUse:
 # ----------------------------------------------------------------------------------------- steers
 
 
+LATE = [("codex", False), ("codex", True), ("opencode", False), ("pi", False), ("pi", True)]
+
+
 @deaths("harness")
-@pytest.mark.parametrize("late", [False, True], ids=["before-the-death", "while-nobody-works"])
+@pytest.mark.parametrize(("adapter", "late"), list(product(KINDS, (False, True))) if FULL else LATE)
 async def test_a_steer_that_no_model_has_seen_is_given_after_a_death(
     tmp_path: Path, world: str, adapter: str, death: str, *, late: bool
 ) -> None:
@@ -86,6 +91,7 @@ async def test_a_steer_that_no_model_has_seen_is_given_after_a_death(
         assert report.text == "both are done"
 
 
+@adapters("codex", "pi")
 @deaths("machine")
 async def test_a_steer_that_the_model_has_seen_is_not_given_again(
     tmp_path: Path, world: str, adapter: str, death: str
@@ -104,6 +110,7 @@ async def test_a_steer_that_the_model_has_seen_is_not_given_again(
         assert (report.turns, report.steers, report.model_calls) == ({MESSAGE: "completed"}, 1, 3)
 
 
+@adapters("codex", "pi")
 @deaths("worker")
 async def test_a_steer_at_the_last_answer_is_heard(
     tmp_path: Path, world: str, adapter: str, death: str
@@ -126,6 +133,7 @@ async def test_a_steer_at_the_last_answer_is_heard(
 # ------------------------------------------------------------------------------------------ stops
 
 
+@adapters("codex", "pi")
 async def test_a_stop_between_two_workers_is_obeyed_by_the_one_that_attaches(
     tmp_path: Path, world: str, adapter: str
 ) -> None:
@@ -183,10 +191,20 @@ def _sums_up(request: Request) -> bool:
 
 
 # The fourth question is for the summary, the fifth is the first that begins with it.
-AROUND = ("model.requested:4", "model.completed:4", "model.requested:5", "model.completed:5")
+AROUND = (
+    "model.completed:3",
+    "model.requested:4",
+    "model.completed:4",
+    "model.requested:5",
+    "model.completed:5",
+)
+SUMMING = [
+    *((adapter, "model.completed:4") for adapter in KINDS),
+    *((adapter, "model.requested:5") for adapter in ("codex", "pi")),
+]
 
 
-@pytest.mark.parametrize("point", AROUND)
+@pytest.mark.parametrize(("adapter", "point"), list(product(KINDS, AROUND)) if FULL else SUMMING)
 @deaths("machine")
 async def test_a_compaction_in_a_turn_is_paid_once_whoever_dies_around_it(
     tmp_path: Path, world: str, adapter: str, point: str, death: str, monkeypatch: pytest.MonkeyPatch
@@ -207,6 +225,7 @@ async def test_a_compaction_in_a_turn_is_paid_once_whoever_dies_around_it(
 # ---------------------------------------------------------------------------------------- batches
 
 
+@adapters("codex", "pi")
 @deaths("worker")
 async def test_a_batch_with_one_slow_call_keeps_what_ended_beside_it(
     tmp_path: Path, world: str, adapter: str, death: str
@@ -240,6 +259,7 @@ async def ended(scene: Scene, calls: int) -> None:
         await world.aclose()
 
 
+@adapters("codex", "pi")
 @deaths("harness")
 async def test_an_answer_that_comes_after_the_harness_died_is_paid_once(
     tmp_path: Path, world: str, adapter: str, death: str
@@ -264,6 +284,7 @@ async def test_an_answer_that_comes_after_the_harness_died_is_paid_once(
 # ----------------------------------------------------------------------------------------- people
 
 
+@adapters("codex", "pi")
 @deaths("machine")
 @pytest.mark.parametrize("allow", [True, False], ids=["yes", "no"])
 async def test_an_answer_given_by_its_id_while_nobody_works_is_used_by_the_next(

@@ -1,5 +1,6 @@
 """The crash points that matter most, with each of the other adapters. ``HARNESS_DURABLE_CRASH=full``: all,
-with every death, on both Worlds that need no server."""
+with every death, on both Worlds that need no server; and OpenCode, which takes seven seconds for a start, in
+every story."""
 
 from __future__ import annotations
 
@@ -21,16 +22,26 @@ SHORT = ("model.completed", "tool.released", "tool.effect_done", "recovery.rebui
 LONG = 30.0
 """Seconds that a command would go on if nobody ended it."""
 
-pytestmark = [pytest.mark.parametrize("world", WORLDS), pytest.mark.parametrize("adapter", ADAPTERS)]
+SLOW = {"opencode": ("tool.effect_done", "recovery.rebuilt")}
+"""What else a short run tries with an adapter than ``SHORT``."""
+
+pytestmark = pytest.mark.parametrize("world", WORLDS)
 
 CASES = [
-    pytest.param(point, death, id=f"{point}-{death}")
+    pytest.param(adapter, point, death, id=f"{adapter}-{point}-{death}")
+    for adapter in ADAPTERS
     for place, point in enumerate((*TURN_POINTS, *RECOVERY_POINTS) if FULL else SHORT)
     for death in (DEATHS if FULL else (DEATHS[place % len(DEATHS)],))
+    if FULL or point in SLOW.get(adapter, SHORT)
 ]
 
 
-@pytest.mark.parametrize(("point", "death"), CASES)
+def adapters(*short: str) -> pytest.MarkDecorator:
+    """All of them, or those that a short run has."""
+    return pytest.mark.parametrize("adapter", ADAPTERS if FULL else short)
+
+
+@pytest.mark.parametrize(("adapter", "point", "death"), CASES)
 async def test_a_turn_survives(tmp_path: Path, world: str, adapter: str, point: str, death: str) -> None:
     with Scene(tmp_path, world, adapter=adapter) as scene:
         crash = {"HARNESS_DURABLE_CRASH_AT": point, "HARNESS_DURABLE_CRASH_DEATH": death}
@@ -46,6 +57,7 @@ async def test_a_turn_survives(tmp_path: Path, world: str, adapter: str, point: 
         assert report.status == "completed"
 
 
+@adapters("codex", "pi")
 async def test_a_command_of_ten_seconds_survives_its_worker(tmp_path: Path, world: str, adapter: str) -> None:
     policy = Script((does(shell(adapter, "s0a", 10.0)), say("slept")))
     with Scene(tmp_path, world, policy=policy, adapter=adapter) as scene:
@@ -63,6 +75,7 @@ async def test_a_command_of_ten_seconds_survives_its_worker(tmp_path: Path, worl
         assert (report.violations, report.lives, report.unknown) == ([], 1, 0), scene.tail()
 
 
+@adapters("codex", "pi")
 async def test_a_batch_that_is_cut_off_is_told_call_by_call(tmp_path: Path, world: str, adapter: str) -> None:
     """What was cut off is unknown; what ended keeps its result; nothing happens twice. Pi runs one after the
     other: those that never ran run in the next life, in the same turn."""
@@ -84,6 +97,7 @@ async def test_a_batch_that_is_cut_off_is_told_call_by_call(tmp_path: Path, worl
         assert adapter != "pi" or report.outcomes == {"completed": 4, "unknown": 1}
 
 
+@adapters("codex", "pi")
 @pytest.mark.parametrize("heard", [True, False], ids=["worker-heard-it", "worker-was-dead"])
 async def test_a_stop_is_kept_over_the_death_of_worker_and_harness(
     tmp_path: Path, world: str, adapter: str, *, heard: bool

@@ -92,7 +92,7 @@ async def test_a_probe_is_not_believed_while_the_last_but_one_worker_may_still_a
 ) -> None:
     """The first worker is asleep in the tool, the second took over from it and died, the third finishes."""
     policy = Script((does(custom("late", "late_effect")), say("somebody should look")))
-    with Scene(tmp_path, world, policy=policy) as scene:
+    with Scene(tmp_path, world, policy=policy, outside=True) as scene:
         sleeper = scene.worker(HARNESS_DURABLE_LEASE_SECONDS="1")
         wait_for(Path(f"{scene.effects}.late.begun").exists, "the tool to begin")
         scene.pause(sleeper)

@@ -53,7 +53,9 @@ async def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
         found = (await examine(scene, Expectation(ends={MESSAGE: ("cancelled",)}))).violations
         assert [line[:2] for line in found] == ["I8"]
         (scene.workspace / "note").write_text(KEY)
-        assert (await examine(scene)).violations == ["I11: the provider's key is in work/note"]
+        found = (await examine(scene)).violations
+        assert [line[:3] for line in found] == ["I13", "I11"] and "path='note'" in found[0]
+        assert found[1] == "I11: the provider's key is in work/note"
 
 
 def test_a_wait_ends_with_an_owner_that_is_alive_and_holds_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ STORED = (
     "model.completed",
     "tool.released",
     "tool.completed",
+    "workspace.committed",
     "turn.completing",
     "recovery.claimed",
     "recovery.rebuilt",
@@ -68,6 +69,7 @@ async def test_a_turn_survives(tmp_path: Path, world: str, point: str, death: st
         if point == "lease.renewing":
             crash["HARNESS_DURABLE_LEASE_SECONDS"] = "1"
         assert scene.ended(MESSAGE, here, **crash) in KILLED, scene.tail()
+        await scene.put_back()
         assert scene.finish(host=there) == 0, scene.tail()
         scene.clean_up()
         report = await examine(scene)

@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAID = {
     "survive_kill.py": ["1 call(s) unknown", "deployments.log: ['deployed 1.4.2']", "completed"],
     "tool_with_probe.py": ["0 call(s) unknown", "Orders: ['1 kettle']", "completed"],
+    "recorded_crash.py": ["Life 1 died", "It names the folder 0 times."],
     "pick_a_world.py": ["TurnCompleted", "hello, said the shell"],
 }
 

@@ -12,9 +12,10 @@ from harness_durable.testing.provider import Reply, Request, ToolUse, Usage, say
 from harness_durable.testing.provider.messages import tool_calls
 from harness_durable_adapters.claude_code import prepare
 from harness_durable_adapters.claude_code.transcript import Line
-from tests.harness.claude_rig import SESSION, VERSIONS, Rig
+from tests.harness.rig import SESSION
+from tests.harness.rigs import ClaudeRig, versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, versions(ClaudeRig)]
 
 
 def fills_its_window(request: Request) -> Reply:
@@ -31,7 +32,7 @@ def fills_its_window(request: Request) -> Reply:
 
 async def compacted(root: Path, version: str) -> tuple[str, list[bytes]]:
     """A conversation with a compaction: its id and its lines."""
-    async with Rig.open(root, version, fills_its_window) as rig:
+    async with ClaudeRig.open(root, version, fills_its_window) as rig:
         state = await rig.say("go")
         assert state.turns["m-1"].status == "completed"
         journal = await rig.journal()
@@ -42,7 +43,7 @@ async def compacted(root: Path, version: str) -> tuple[str, list[bytes]]:
 async def next_request(root: Path, version: str, native: str, lines: list[bytes]) -> tuple[str, int]:
     """What the model is asked with the next message, without what names this run; and how many lines of the
     transcript are left."""
-    async with Rig.open(root, version, lambda _: say("again")) as rig:
+    async with ClaudeRig.open(root, version, lambda _: say("again")) as rig:
         journal = await rig.journal()
         now = journal.state.native_id
         mine = [line.replace(native.encode(), now.encode()) for line in lines]

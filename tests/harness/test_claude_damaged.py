@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness_durable.events import TranscriptAppended
-from harness_durable.journal import Inbox, Reader
+from harness_durable.journal import Inbox
 from harness_durable.testing.provider import say
 from harness_durable_adapters.common.lost import OPENING
-from tests.harness.claude_rig import SESSION, VERSIONS, Rig
+from tests.harness.rig import SESSION, Rig
+from tests.harness.rigs import ClaudeRig, versions
 from tests.unit.test_claude_lost import conversation, torn
 from tests.unit.test_claude_transcript import NATIVE
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, versions(ClaudeRig)]
 
 
 def notes(rig: Rig) -> list[str]:
@@ -25,21 +25,10 @@ def notes(rig: Rig) -> list[str]:
 
 
 async def imported(rig: Rig, lines: list[bytes]) -> list[bytes]:
-    journal = await rig.journal()
-    native = journal.state.native_id
+    native = (await rig.state()).native_id
     own = [line.replace(NATIVE.encode(), native.encode()) for line in lines]
-    await journal.transcript_appended("imported", {f"{native}.jsonl": own}, offset=0)
-    await rig.world.release(SESSION, journal.state.epoch)
+    await rig.brought(own)
     return own
-
-
-async def source(rig: Rig) -> bytes:
-    """What was imported, as the log still has it."""
-    reader = Reader(rig.world, SESSION)
-    async for entry in reader.entries():
-        if isinstance(entry.event, TranscriptAppended):
-            return await reader.content(entry.event.lines)
-    raise AssertionError("nothing was imported")
 
 
 @pytest.mark.parametrize(
@@ -56,20 +45,20 @@ async def test_c001_the_model_is_told_once_what_a_damaged_transcript_lost(
     """The first message, a call, or the last word is torn. The first life dies before the model is asked, or
     before it hears the answer: that is then given to it again, and not paid twice."""
     raw, where = torn(conversation().raw, place)
-    async with Rig.open(tmp_path, version, lambda _: say("read")) as rig:
+    async with ClaudeRig.open(tmp_path, version, lambda _: say("read")) as rig:
         lines = await imported(rig, raw)
-        await rig.inbox.accept("m-1", "what did we do?")
+        await rig.go("what did we do?")
         await rig.crashed(at, death)
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
-        told = notes(rig)
+        told = rig.notes()
         assert [text == OPENING for text in told] == ([True, False] if place == 0 else [False])
         assert "1 line of this conversation's record could not be read" in told[-1]
         assert where in told[-1]
         await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
         state = await rig.work()
         assert state.turns["m-2"].status == "completed"
-        assert notes(rig) == told, "not once more, and not forgotten"
+        assert rig.notes() == told, "not once more, and not forgotten"
         assert {"refused"}.isdisjoint(line.kind for line in rig.provider.ledger.tally().lines)
         assert rig.paid() == 2
-        assert await source(rig) == b"\n".join(lines), "the damaged record itself stays"
+        assert await rig.source() == b"\n".join(lines), "the damaged record itself stays"

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness_durable.journal import Inbox
 from harness_durable.testing.provider import Reply, ToolUse, say
 from harness_durable.testing.provider.policies.simple import Script
-from tests.harness.claude_rig import SESSION, VERSIONS, Rig
+from tests.harness.rigs import ClaudeRig, versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, versions(ClaudeRig)]
 
 DEPTH = 10_000
 
@@ -35,8 +34,10 @@ async def test_c119_deep_calls_end_in_error_results_and_the_turn_goes_on(
         deep = [deep]
     custom = ToolUse("mcp__durable__effect", {"token": deep}, id="toolu_custom")
     builtin = ToolUse("Bash", {"command": "touch ran", "description": deep}, id="toolu_builtin")
-    async with Rig.open(tmp_path, version, Script((Reply((custom, builtin)), say("done"), say("so")))) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with ClaudeRig.open(
+        tmp_path, version, Script((Reply((custom, builtin)), say("done"), say("so")))
+    ) as rig:
+        await rig.go()
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
         assert len(state.lives) == 1
@@ -44,7 +45,6 @@ async def test_c119_deep_calls_end_in_error_results_and_the_turn_goes_on(
         assert "nested more than 200 levels deep" in rig.seen("toolu_custom")
         assert state.tool_calls["toolu_builtin"].outcome == "not_started"
         assert not (rig.workspace / "ran").exists()
-        await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
-        state = await rig.finished()
+        state = await rig.next()
         assert state.turns["m-2"].status == "completed", "the next life reads what the first one wrote"
         assert rig.paid() == 3

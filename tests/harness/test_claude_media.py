@@ -16,9 +16,10 @@ from harness_durable.testing.provider.messages import parse
 from harness_durable.testing.provider.policies import RefuseMedia
 from harness_durable.testing.provider.policies.refusing import files
 from harness_durable.testing.provider.policies.simple import Script
-from tests.harness.claude_rig import SESSION, VERSIONS, Rig
+from tests.harness.rig import SESSION
+from tests.harness.rigs import ClaudeRig, versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, versions(ClaudeRig)]
 
 
 def png(side: int) -> bytes:
@@ -43,7 +44,7 @@ async def test_c046_a_refused_image_does_not_brick_the_session(tmp_path: Path, v
     picture = tmp_path / "work space" / "screen.png"
     read = Reply((Text("I look"), ToolUse("Read", {"file_path": str(picture)}, id="toolu_1")))
     policy = RefuseMedia(Script((read, say("I cannot see it"), say("still here"))))
-    async with Rig.open(tmp_path, version, policy) as rig:
+    async with ClaudeRig.open(tmp_path, version, policy) as rig:
         picture.write_bytes(png(64))
         state = await rig.say("what is on the screen?")
         turn = state.turns["m-1"]

@@ -13,9 +13,10 @@ from harness_durable.runtime.progress import shown
 from harness_durable.state import Session
 from harness_durable.testing.provider import HttpError, Reply, Request, Text, ToolUse, say
 from harness_durable.testing.provider.policies.simple import Script
-from tests.harness.claude_rig import SESSION, VERSIONS, Rig
+from tests.harness.rig import SESSION, Rig
+from tests.harness.rigs import ClaudeRig, versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.slow, versions(ClaudeRig)]
 
 QUOTA = HttpError(429, kind="insufficient_quota", message="no more today")
 TOMORROW = HttpError(429, message="come back tomorrow", headers={"retry-after": "3600"})
@@ -38,7 +39,7 @@ def fails(times: int, fault: HttpError) -> Callable[[Request], Reply]:
 async def test_c145_a_limit_that_is_used_up_fails_the_turn_at_once(
     tmp_path: Path, version: str, fault: HttpError
 ) -> None:
-    async with Rig.open(tmp_path, version, fails(99, fault)) as rig:
+    async with ClaudeRig.open(tmp_path, version, fails(99, fault)) as rig:
         state = await rig.say("go")
         turn = state.turns["m-1"]
         assert (turn.status, turn.code) == ("failed", "api_429")
@@ -49,7 +50,7 @@ async def test_c145_a_limit_that_is_used_up_fails_the_turn_at_once(
 async def test_c145_a_wait_of_the_harness_is_seen_while_it_lasts(tmp_path: Path, version: str) -> None:
     seen = list[str]()
     brief = HttpError(429, headers={"retry-after": "2"})
-    async with Rig.open(tmp_path, version, fails(1, brief)) as rig:
+    async with ClaudeRig.open(tmp_path, version, fails(1, brief)) as rig:
 
         async def watch() -> None:
             while True:
@@ -66,7 +67,7 @@ async def test_c145_a_wait_of_the_harness_is_seen_while_it_lasts(tmp_path: Path,
 
 
 async def test_c151_a_turn_goes_on_by_itself_after_the_harness_gave_up(tmp_path: Path, version: str) -> None:
-    async with Rig.open(tmp_path, version, fails(2, BUSY)) as rig:
+    async with ClaudeRig.open(tmp_path, version, fails(2, BUSY)) as rig:
         state = await rig.say("go")
         turn = state.turns["m-1"]
         assert (turn.status, turn.text and turn.text.text) == ("completed", "after all")
@@ -77,7 +78,7 @@ async def test_c151_a_turn_goes_on_by_itself_after_the_harness_gave_up(tmp_path:
 
 
 async def test_c151_a_provider_that_stays_down_fails_the_turn(tmp_path: Path, version: str) -> None:
-    async with Rig.open(tmp_path, version, fails(99, BUSY)) as rig:
+    async with ClaudeRig.open(tmp_path, version, fails(99, BUSY)) as rig:
         state = await rig.say("go")
         turn = state.turns["m-1"]
         assert (turn.status, turn.code, len(turn.lives)) == ("failed", "api_529", 2)
@@ -118,7 +119,7 @@ async def test_c151_an_answer_that_broke_off_on_its_way_is_given_again_and_not_p
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither to the same life nor to the next one."""
-    async with Rig.open(tmp_path, version, Script((say("half and half"),))) as rig:
+    async with ClaudeRig.open(tmp_path, version, Script((say("half and half"),))) as rig:
         state = await cut(rig, monkeypatch, b"half")
         turn = state.turns["m-1"]
         assert (turn.status, turn.text and turn.text.text) == ("completed", "half and half")
@@ -133,7 +134,7 @@ async def test_c151_what_ran_before_the_connection_broke_stays_and_the_rest_is_s
     """Of the first answer a part arrived, with its call, and the harness went on with that."""
     command = ToolUse("Bash", {"command": "echo ran >> ran; echo out", "description": "t"}, id="toolu_1")
     first = Reply((Text("I look"), command, Text("and then")))
-    async with Rig.open(tmp_path, version, Script((first, say("half and half"), say("end")))) as rig:
+    async with ClaudeRig.open(tmp_path, version, Script((first, say("half and half"), say("end")))) as rig:
         state = await cut(rig, monkeypatch, b'"index":2', b"half")
         turn = state.turns["m-1"]
         assert (turn.status, len(turn.lives)) == ("completed", 2)

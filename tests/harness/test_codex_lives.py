@@ -8,16 +8,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from harness_durable.journal import Inbox
 from harness_durable.testing.provider import Reply, Request, ToolUse, Usage, say
 from harness_durable.testing.provider.messages import tool_calls
 from harness_durable.testing.provider.policies.simple import Script
-from harness_durable_adapters.codex.install import BINARY
 from harness_durable_adapters.common.shapes import objects
-from tests.harness.claude_rig import tried
-from tests.harness.codex_rig import SESSION, VERSIONS, CodexRig, bash
+from tests.harness.rigs import CodexRig, versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
+pytestmark = [pytest.mark.slow, versions(CodexRig)]
+
+bash = CodexRig.bash
 
 COLOUR = ToolUse(
     "request_user_input",
@@ -42,7 +41,7 @@ async def test_a_provider_finds_in_its_cache_what_an_earlier_life_has_said(
 ) -> None:
     """All that the model was told in one life is how the next one begins, under the same name."""
     script = Script((Reply((bash("echo hi", "call_1"),)), say("one"), say("two")))
-    async with CodexRig.open(tmp_path, version, script, tools=None) as rig:
+    async with CodexRig.open(tmp_path, version, script) as rig:
         skill = rig.workspace / ".agents" / "skills" / "mend" / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text("---\nname: mend\ndescription: mends what is broken\n---\nMend it.\n")
@@ -64,19 +63,6 @@ def _texts(request: Request) -> list[str]:
     return [json.dumps({name: item.get(name) for name in kept}, sort_keys=True) for item in items]
 
 
-async def test_another_version_does_not_take_over_a_session(
-    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = next(one for one in VERSIONS if one != version)
-    async with CodexRig.open(tmp_path, version, Script((say("done"),)), tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
-        await rig.crashed("model.completed", "machine")
-        monkeypatch.setenv(BINARY, (await rig.install(other)).path)
-        state = await rig.work()
-        assert state.turns["m-1"].status == "needs_input"
-        assert f"pinned to codex {version}" in state.turns["m-1"].reason
-
-
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-6-sol"])
 async def test_no_model_can_begin_an_agent_that_a_crash_would_lose(
     tmp_path: Path, version: str, model: str
@@ -88,9 +74,7 @@ async def test_no_model_can_begin_an_agent_that_a_crash_would_lose(
 
     Chosen.model = model
     spawn = ToolUse("spawn_agent", {"message": "do it for me", "task_name": "helper"}, id="call_1")
-    async with Chosen.open(
-        tmp_path, version, Script((Reply((spawn,)), say("alone then"))), tools=None
-    ) as rig:
+    async with Chosen.open(tmp_path, version, Script((Reply((spawn,)), say("alone then")))) as rig:
         state = await rig.say("go")
         assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
         assert state.tool_calls["call_1"].outcome == "failed"
@@ -106,11 +90,10 @@ async def test_a_question_keeps_its_id_over_a_death_and_its_answers_reach_the_mo
 ) -> None:
     script = Script((Reply((COLOUR, bash("echo a >> a", "call_2"))), say("done")))
     async with CodexRig.open(tmp_path, version, script, tools=ASKING) as rig:
-        await rig.inbox.accept("m-1", "go")
+        await rig.go()
         await rig.crashed("permission.asked", death)
         assert list((await rig.state()).permissions) == ["call_1"]
-        inbox = await Inbox.open(rig.world, SESSION)
-        await inbox.answer("call_1", allow=True, by="Ann", reason="green\nblue")
+        await rig.answer("call_1", "green\nblue")
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         assert json.loads(rig.seen("call_1")) == {
@@ -125,14 +108,12 @@ async def test_a_question_keeps_its_id_over_a_death_and_its_answers_reach_the_mo
 async def test_answers_that_were_given_survive_the_harness(tmp_path: Path, version: str) -> None:
     script = Script((Reply((COLOUR, bash("echo a >> a; sleep 30", "call_2"))), say("done")))
     async with CodexRig.open(tmp_path, version, script, tools=ASKING) as rig:
-        await rig.inbox.accept("m-1", "go")
+        await rig.go()
         process = rig.worker()
         await rig.until(lambda state: "call_1" in state.permissions)
-        await (await Inbox.open(rig.world, SESSION)).answer("call_1", allow=True, by="Ann", reason="red")
+        await rig.answer("call_1", "red")
         await rig.until(lambda _: (rig.workspace / "a").exists())  # which Codex begins only now
-        process.kill()
-        await anyio.to_thread.run_sync(process.wait)
-        await rig.kill_life()
+        await rig.kill(process)
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         assert json.loads(rig.seen("call_1"))["answers"]["wall"] == {"answers": ["red"]}
@@ -151,12 +132,11 @@ async def test_a_model_of_code_mode_asks_people_in_the_same_way(tmp_path: Path, 
 
 async def test_nobody_has_to_answer_a_question(tmp_path: Path, version: str) -> None:
     async with CodexRig.open(tmp_path, version, Script((Reply((COLOUR,)), say("done"))), tools=ASKING) as rig:
-        await rig.inbox.accept("m-1", "go")
+        await rig.go()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(rig.work)
             await rig.until(lambda state: "call_1" in state.permissions)
-            inbox = await Inbox.open(rig.world, SESSION)
-            await inbox.answer("call_1", allow=False, by="Ann", reason="you decide")
+            await rig.answer("call_1", "you decide", allow=False)
         state = await rig.state()
         assert state.turns["m-1"].status == "completed"
         assert state.tool_calls["call_1"].outcome == "not_started"
@@ -169,8 +149,8 @@ async def test_a_summary_that_is_given_again_survives_the_worker_that_gives_it(
 ) -> None:
     """Dead once with everything, once alone: the harness sums up in a turn of its own, and the next worker
     does not take its end for the end of the turn, neither while it runs nor in the turn after it."""
-    async with CodexRig.open(tmp_path, version, _fills_its_window, tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with CodexRig.open(tmp_path, version, _fills_its_window) as rig:
+        await rig.go()
         await rig.crashed("model.completed:3", "machine")
         await rig.crashed(at, "worker")
         state = await rig.finished()
@@ -191,14 +171,13 @@ async def test_a_stop_ends_a_turn_whose_conversation_is_being_summed_up_again(
             return Reply(say("SUMMARY").blocks, start_delay=20.0)
         return _fills_its_window(request)
 
-    async with CodexRig.open(tmp_path, version, policy, tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with CodexRig.open(tmp_path, version, policy) as rig:
+        await rig.go()
         await rig.crashed("model.upstream_done:3", "machine")
         process = rig.worker()
         await rig.until(lambda state: len(state.model_calls) == 4)
-        await (await Inbox.open(rig.world, SESSION)).request_stop("Ann")
-        assert await anyio.to_thread.run_sync(process.wait) == 0, rig.tail()
-        state = await rig.state()
+        await rig.stop()
+        state = await rig.ended(process)
         assert state.turns["m-1"].status == "cancelled"
 
 

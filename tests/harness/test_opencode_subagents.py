@@ -1,25 +1,23 @@
-"""Subagents with the real binary: their calls are gated and told like any other, and a death in their middle
-costs nothing that was done."""
+"""Subagents with the real OpenCode: their calls are gated and told like any other, and a death in their
+middle costs nothing that was done."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
 import pytest
 
-from harness_durable.journal import Inbox
 from harness_durable.policy import CANCELLED, NOT_STARTED, UNKNOWN
-from harness_durable.state import Session
 from harness_durable.testing.provider import Policy, Reply, Request, Text, ToolUse, say
 from harness_durable.testing.provider.messages import results
 from harness_durable.testing.provider.policies.simple import Script
-from tests.crash.scene import FULL
-from tests.harness.claude_rig import tried
-from tests.harness.opencode_rig import SESSION, VERSIONS, bash
-from tests.harness.opencode_rig import OpenCodeRig as Rig
+from tests.harness.rig import Rig, running
+from tests.harness.rigs import OpenCodeRig, some, thorough, versions
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
+pytestmark = [pytest.mark.slow, versions(OpenCodeRig)]
+
+bash = OpenCodeRig.shell
+
 
 ERRAND = "run the errand"
 POINTS = ("model.completed:2", "tool.completed:1", "model.completed:4", "model.requested:5")
@@ -41,11 +39,6 @@ def story(main: Script, inner: Script) -> Policy:
     return policy
 
 
-def released(state: Session, call: str) -> bool:
-    known = state.tool_calls.get(call)
-    return known is not None and known.released_in is not None
-
-
 STEPS = Script(
     (
         Reply((Text("first"), bash("echo one >> a; echo ONE", "call_1"))),
@@ -60,9 +53,10 @@ def told(rig: Rig) -> str:
     return rig.seen("call_task")
 
 
+@thorough
 async def test_a_subagent_works_behind_the_same_barrier(tmp_path: Path, version: str) -> None:
     main = Script((Reply((errand(),)), say("all is done"), say("and again")))
-    async with Rig.open(tmp_path, version, story(main, STEPS), tools=None) as rig:
+    async with OpenCodeRig.open(tmp_path, version, story(main, STEPS)) as rig:
         state = await rig.say("go")
         assert state.turns["m-1"].status == "completed"
         calls = state.tool_calls
@@ -80,14 +74,14 @@ async def test_a_subagent_works_behind_the_same_barrier(tmp_path: Path, version:
         assert rig.paid() == 6
 
 
-@pytest.mark.parametrize("death", ["harness", "machine"] if FULL else ["machine"])
-@pytest.mark.parametrize("at", POINTS if FULL else POINTS[1:2])
+@pytest.mark.parametrize("death", some(("machine",), "harness"))
+@pytest.mark.parametrize("at", some(POINTS[1:2], *POINTS[:1], *POINTS[2:]))
 async def test_a_subagent_goes_on_in_its_own_middle(
     tmp_path: Path, version: str, at: str, death: str
 ) -> None:
     main = Script((Reply((errand(),)), say("all is done")))
-    async with Rig.open(tmp_path, version, story(main, STEPS), tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with OpenCodeRig.open(tmp_path, version, story(main, STEPS)) as rig:
+        await rig.go()
         await rig.crashed(at, death)
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
@@ -103,19 +97,17 @@ async def test_what_was_cut_off_within_it_is_told_to_it_call_by_call(tmp_path: P
     batch = Reply((bash("echo QUICK", "call_q"), bash("echo slow >> a; sleep 60", "call_s")))
     main = Script((Reply((errand(), bash("echo BESIDE", "call_b"))), say("all is done")))
     policy = story(main, Script((batch, say("I have looked"))))
-    async with Rig.open(tmp_path, version, policy, tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with OpenCodeRig.open(tmp_path, version, policy) as rig:
+        await rig.go()
         process = rig.worker()
         await rig.until(
             lambda state: (
-                released(state, "call_s")
+                running("call_s")(state)
                 and not any(state.tool_calls[call].open for call in ("call_q", "call_b"))
                 and (rig.workspace / "a").exists()
             )
         )
-        process.kill()
-        await anyio.to_thread.run_sync(process.wait)
-        await rig.kill_life()
+        await rig.kill(process)
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         inner = next(results(r) for r in reversed(rig.requests) if "call_s" in results(r))
@@ -126,18 +118,17 @@ async def test_what_was_cut_off_within_it_is_told_to_it_call_by_call(tmp_path: P
         assert rig.paid() == 4
 
 
+@thorough
 async def test_a_sibling_that_never_ran_is_said_not_to_have_started(tmp_path: Path, version: str) -> None:
     """Nobody allowed it before the death, and the answer of which it is part is not given again."""
     main = Script((Reply((errand(), bash("echo b >> b", "call_b"))), say("all is done")))
     inner = Script((Reply((ToolUse("glob", {"pattern": "*"}, id="call_g"),)), say("I have looked")))
-    async with Rig.open(tmp_path, version, story(main, inner), tools=None, permission_mode="ask") as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with OpenCodeRig.open(tmp_path, version, story(main, inner), permission_mode="ask") as rig:
+        await rig.go()
         process = rig.worker(RIG_PERMISSION="ask")
-        await rig.until(lambda state: "call_b" in state.permissions and released(state, "call_g"))
-        process.kill()
-        await anyio.to_thread.run_sync(process.wait)
-        await rig.kill_life()
-        await (await Inbox.open(rig.world, SESSION)).answer("call_b", allow=True, by="Ann")
+        await rig.until(lambda state: "call_b" in state.permissions and running("call_g")(state))
+        await rig.kill(process)
+        await rig.answer("call_b")
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         assert state.tool_calls["call_b"].outcome == "not_started"
@@ -146,15 +137,15 @@ async def test_a_sibling_that_never_ran_is_said_not_to_have_started(tmp_path: Pa
         assert "I have looked" in told(rig)
 
 
+@thorough
 async def test_its_command_survives_the_worker(tmp_path: Path, version: str) -> None:
     inner = Script((Reply((bash("echo a >> a; sleep 5; echo slept", "call_1"),)), say("I slept")))
     main = Script((Reply((errand(),)), say("all is done")))
-    async with Rig.open(tmp_path, version, story(main, inner), tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with OpenCodeRig.open(tmp_path, version, story(main, inner)) as rig:
+        await rig.go()
         process = rig.worker()
         await rig.until(lambda _: (rig.workspace / "a").exists())
-        process.kill()
-        await anyio.to_thread.run_sync(process.wait)
+        await rig.kill(process, life=False)
         state = await rig.finished()
         assert (state.turns["m-1"].status, len(state.lives)) == ("completed", 1)
         assert {call.outcome for call in state.tool_calls.values()} == {"completed"}
@@ -162,42 +153,40 @@ async def test_its_command_survives_the_worker(tmp_path: Path, version: str) -> 
         assert rig.paid() == 4
 
 
+@thorough
 async def test_a_stop_reaches_a_subagent_that_was_taken_up_again(tmp_path: Path, version: str) -> None:
     """In the first life one command is cut off; in the second one the stop cuts off the next."""
     first, second = bash("echo a > a; sleep 60", "call_1"), bash("echo b > b; sleep 60", "call_2")
     inner = Script((Reply((first,)), Reply((second,)), say("not asked for")))
     main = Script((Reply((errand(),)), say("what happened?")))
-    async with Rig.open(tmp_path, version, story(main, inner), tools=None) as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with OpenCodeRig.open(tmp_path, version, story(main, inner)) as rig:
+        await rig.go()
         process = rig.worker()
         await rig.until(lambda _: (rig.workspace / "a").exists())
-        process.kill()
-        await anyio.to_thread.run_sync(process.wait)
-        await rig.kill_life()
+        await rig.kill(process)
         heir = rig.worker()
         await rig.until(lambda _: (rig.workspace / "b").exists())
-        await (await Inbox.open(rig.world, SESSION)).request_stop("Ann")
-        assert await anyio.to_thread.run_sync(heir.wait) == 0, rig.tail()
-        state = await rig.state()
+        await rig.stop()
+        state = await rig.ended(heir)
         assert state.turns["m-1"].status == "cancelled"
         outcomes = {call: known.outcome for call, known in state.tool_calls.items()}
         assert outcomes == {"call_task": "cancelled", "call_1": "unknown", "call_2": "cancelled"}
-        await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
-        state = await rig.finished()
+        state = await rig.next()
         assert state.turns["m-2"].status == "completed"
         assert told(rig) == CANCELLED
 
 
+@thorough
 async def test_a_person_who_is_asked_by_a_subagent_may_answer_while_nobody_works(
     tmp_path: Path, version: str
 ) -> None:
     inner = Script((Reply((bash("echo a >> a", "call_1"),)), say("it was allowed")))
     main = Script((Reply((errand(),)), say("all is done")))
-    async with Rig.open(tmp_path, version, story(main, inner), tools=None, permission_mode="ask") as rig:
-        await rig.inbox.accept("m-1", "go")
+    async with OpenCodeRig.open(tmp_path, version, story(main, inner), permission_mode="ask") as rig:
+        await rig.go()
         await rig.crashed("permission.asked", "machine")
         assert set((await rig.state()).permissions) == {"call_1"}
-        await (await Inbox.open(rig.world, SESSION)).answer("call_1", allow=True, by="Ann")
+        await rig.answer("call_1")
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed"
         assert set(state.permissions) == {"call_1"}
@@ -206,6 +195,7 @@ async def test_a_person_who_is_asked_by_a_subagent_may_answer_while_nobody_works
         assert rig.paid() == 4
 
 
+@thorough
 async def test_a_later_turn_can_go_on_with_a_subagent_of_an_earlier_one(tmp_path: Path, version: str) -> None:
     """By the id that the model was told. Its session is in each life."""
 
@@ -221,7 +211,7 @@ async def test_a_later_turn_can_go_on_with_a_subagent_of_an_earlier_one(tmp_path
             return Reply((errand("call_again", task_id=number),))
         return say("done")
 
-    async with Rig.open(tmp_path, version, policy, tools=None) as rig:
+    async with OpenCodeRig.open(tmp_path, version, policy) as rig:
         await rig.say("go")
         assert "errand number 1" in told(rig)
         state = await rig.say("go on", "m-2")

@@ -8,36 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from harness_durable.events import TranscriptAppended
-from harness_durable.journal import Inbox, Reader
+from harness_durable.journal import Inbox
 from harness_durable.testing.provider import say
 from harness_durable_adapters.common.lost import OPENING
 from harness_durable_adapters.common.shapes import decode, mapping, objects, word
 from harness_durable_adapters.pi.entries import parse, path
-from tests.harness.claude_rig import tried
-from tests.harness.pi_rig import SESSION, VERSIONS, PiRig
+from tests.harness.rig import SESSION, Rig
+from tests.harness.rigs import PiRig, versions
 from tests.unit.pi_samples import HEADER, assistant, invented, real, result, user
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", tried(VERSIONS))]
+pytestmark = [pytest.mark.slow, versions(PiRig)]
 
 EVERY = [*real().items(), *invented().items()]
-
-
-async def brought(rig: PiRig, lines: list[bytes]) -> str:
-    """Put lines into the log as the session's file, whose name is returned."""
-    journal = await rig.journal()
-    file = f"{journal.state.native_id}.jsonl"
-    await journal.transcript_appended("imported", {file: lines}, offset=0)
-    await rig.world.release(SESSION, journal.state.epoch)
-    return file
 
 
 @pytest.mark.parametrize(("name", "lines"), EVERY, ids=[name for name, _ in EVERY])
 async def test_a_conversation_that_was_brought_here_goes_on(
     tmp_path: Path, version: str, name: str, lines: list[bytes]
 ) -> None:
-    async with PiRig.open(tmp_path, version, lambda _: say("read"), tools=None) as rig:
-        file = await brought(rig, lines)
+    async with PiRig.open(tmp_path, version, lambda _: say("read")) as rig:
+        file = await rig.brought(lines)
         state = await rig.say("what did we do?")
         assert state.turns["m-1"].status == "completed", (name, state.turns["m-1"].reason)
         assert [line.kind for line in rig.provider.ledger.tally().lines].count("refused") == 0
@@ -68,8 +58,8 @@ async def test_every_line_above_a_damaged_one_is_still_in_the_conversation(
 ) -> None:
     """The harness alone would lose all that is above a line whose parent it cannot find."""
     lines = invented()["torn in its middle"]
-    async with PiRig.open(tmp_path, version, lambda _: say("read"), tools=None) as rig:
-        await brought(rig, lines)
+    async with PiRig.open(tmp_path, version, lambda _: say("read")) as rig:
+        await rig.brought(lines)
         await rig.say("go on")
         assert '"hi"' in json.dumps(rig.requests[-1].body["messages"])
 
@@ -98,13 +88,13 @@ async def test_c001_the_model_is_told_once_what_a_damaged_file_lost(
     before it hears the answer: that is then given to it again, and not paid twice."""
     lines = [line[:-20] if number == place else line for number, line in enumerate(TALK)]
     where = f"{len(lines[place])} bytes at byte {sum(len(line) + 1 for line in lines[:place])}"
-    async with PiRig.open(tmp_path, version, lambda _: say("read"), tools=None) as rig:
-        await brought(rig, lines)
-        await rig.inbox.accept("m-1", "what did we do?")
+    async with PiRig.open(tmp_path, version, lambda _: say("read")) as rig:
+        await rig.brought(lines)
+        await rig.go("what did we do?")
         await rig.crashed(at, death)
         state = await rig.finished()
         assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
-        told = notes(rig)
+        told = rig.notes()
         assert [text == OPENING for text in told] == ([True, False] if place == 1 else [False])
         assert "1 line of this conversation's record could not be read" in told[-1]
         assert where in told[-1]
@@ -112,22 +102,13 @@ async def test_c001_the_model_is_told_once_what_a_damaged_file_lost(
         await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
         state = await rig.work()
         assert state.turns["m-2"].status == "completed"
-        assert notes(rig) == told, "not once more, and not forgotten"
+        assert rig.notes() == told, "not once more, and not forgotten"
         assert {"refused"}.isdisjoint(line.kind for line in rig.provider.ledger.tally().lines)
         assert rig.paid() == 2
-        assert await source(rig) == b"\n".join(lines), "the damaged record itself stays"
+        assert await rig.source() == b"\n".join(lines), "the damaged record itself stays"
 
 
-def notes(rig: PiRig) -> list[str]:
+def notes(rig: Rig) -> list[str]:
     """What the model reads of us in the last request."""
     blocks = [block for message in rig.requests[-1].messages for block in message.blocks()]
     return [block.text for block in blocks if "Note by harness-durable" in block.text]
-
-
-async def source(rig: PiRig) -> bytes:
-    """What was brought, as the log still has it."""
-    reader = Reader(rig.world, SESSION)
-    async for entry in reader.entries():
-        if isinstance(entry.event, TranscriptAppended):
-            return await reader.content(entry.event.lines)
-    raise AssertionError("nothing was brought")

@@ -44,7 +44,7 @@ def front(monkeypatch: pytest.MonkeyPatch) -> Front:
             return known[room]
 
         monkeypatch.setattr(registry, "load", load)
-        flags: dict[str, Any] = {"upstream_url": "http://127.0.0.1:9", **settings}
+        flags: dict[str, Any] = {"upstream_url": "http://127.0.0.1:9", "files": "kept", **settings}
         async with Durable.open("memory:", **flags) as durable:
             yield durable
 

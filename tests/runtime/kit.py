@@ -254,6 +254,8 @@ class Place:
         """Runs when a life has been started, before anybody has hold of it."""
         self.attached: Callable[[], Awaitable[None]] | None = None
         self.closed = False
+        self.ran: list[tuple[tuple[str, ...], Path]] = []
+        """Commands, and where."""
         self._change = anyio.Event()
 
     def locate(self, life: str) -> LifeRef:
@@ -302,7 +304,9 @@ class Place:
         env: Mapping[str, str],
         stdin: bytes = b"",
         timeout: float,
+        options: Mapping[str, str] = {},
     ) -> ExecResult:
+        self.ran.append((argv, cwd))
         return ExecResult(0, b"", b"")
 
     async def aclose(self) -> None:

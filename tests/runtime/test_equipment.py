@@ -174,3 +174,22 @@ async def test_progress_is_replaced_and_a_store_that_is_away_is_no_matter() -> N
         writer.model(Progress("m1", None, "one two", 7, True))
         await stored("")
         tasks.cancel_scope.cancel()
+
+
+def test_options_are_for_sandboxes_that_take_some(tmp_path: Path) -> None:
+    equipment = provider(run_dir=tmp_path / "run", sandbox_options={"memory": "1g"})
+    assert equipment.sandbox_options("local", {}) == {}, "those of the settings are for others"
+    with pytest.raises(BadSetting, match="takes no options"):
+        equipment.sandbox_options("local", {"memory": "1g"})
+    assert not (tmp_path / "run").exists(), "no sandbox was made for that"
+    settled = equipment.sandbox_options("docker", {"cpus": "1"})
+    assert (settled["memory"], settled["cpus"]) == ("1g", "1")
+    with pytest.raises(BadSetting, match="imgae"):
+        equipment.sandbox_options("docker", {"imgae": "x"})
+
+
+def test_what_no_harness_may_see_is_named_whatever_the_world_is_called(tmp_path: Path) -> None:
+    run_dir = str(tmp_path / "run")
+    logs = provider(run_dir=run_dir, world=f"file:{tmp_path}/logs")
+    assert logs.hidden == (run_dir, f"{tmp_path}/logs")
+    assert provider(run_dir=run_dir, world="postgresql://db/x").hidden == (run_dir,)

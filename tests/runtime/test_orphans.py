@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -254,3 +256,16 @@ async def _gone(here: Host) -> bool:
 
 async def _heard(caplog: pytest.LogCaptureFixture, word: str) -> bool:
     return any(word in message for message in caplog.messages)
+
+
+async def test_what_a_host_keeps_beside_the_log_goes_with_the_session(tmp_path: Path) -> None:
+    world = Store()
+    await accepted(world)
+    equipment = equipped(run_dir=str(tmp_path))
+    gone, there, fresh = (equipment.beside(name) for name in ("gone", SESSION, "just-now"))
+    for folder in (gone, there, fresh):
+        (folder / "scratch").mkdir(parents=True)
+    for folder in (gone, there):
+        os.utime(folder, (0, 0))
+    await swept(world, equipment)
+    assert (gone.exists(), there.exists(), fresh.exists()) == (False, True, True)

@@ -19,10 +19,11 @@ from harness_durable.events import Rung
 from harness_durable.journal import Inbox, Journal
 from harness_durable.sandbox import Exit, Request
 from harness_durable.tools.host import ToolHost
-from harness_durable_adapters.claude_code.drive import GRACE_SECONDS, drive
+from harness_durable_adapters.claude_code.drive import drive
 from harness_durable_adapters.claude_code.naming import message_uuid
 from harness_durable_adapters.common.conversation import SILENCE_SECONDS
 from harness_durable_adapters.common.shapes import Json, mapping
+from harness_durable_adapters.common.spoken import GRACE_SECONDS
 from tests.unit.memory_world import MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, asked, begun
 

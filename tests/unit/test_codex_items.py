@@ -30,6 +30,7 @@ from harness_durable_adapters.codex.outcome import PAUSES, pause, turn_end
 from harness_durable_adapters.codex.prepare import changes
 from harness_durable_adapters.codex.results import MOST, ended, succeeded
 from harness_durable_adapters.codex.rollout import line_of, paired, parse
+from harness_durable_adapters.common.frames import Said
 from harness_durable_adapters.common.shapes import Json
 
 FILES = sorted(Path(__file__).parents[3].glob("shared/cases/files/codex/*.jsonl"))
@@ -299,7 +300,7 @@ def test_a_model_of_code_mode_is_given_the_ordinary_tools() -> None:
         "n": 1,
     }
     assert direct({"slug": "gpt-5.5"}, patch=True) == {"slug": "gpt-5.5"}
-    aside = {"slug": "gpt-6", "experimental_supported_tools": ["send_user_message_async", "clock"]}
+    aside: Json = {"slug": "gpt-6", "experimental_supported_tools": ["send_user_message_async", "clock"]}
     assert direct(aside, patch=True)["experimental_supported_tools"] == ["clock"]
     assert direct({"slug": "gpt-5.5"}, patch=False)["apply_patch_tool_type"] is None
 
@@ -311,7 +312,7 @@ def test_what_was_said_tells_requests_answers_and_messages() -> None:
         + frames.notice("initialized")
     )
     said_before = frames.read_said(sent)
-    assert said_before == frames.Said(frozenset([frames.TURN]), frozenset(["0"]), frozenset(["n1"]))
+    assert said_before == Said(frozenset([frames.TURN]), frozenset(["0"]), frozenset(["n1"]))
     assert frames.number_of({"id": 0}) in said_before.answered
 
 

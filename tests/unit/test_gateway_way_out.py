@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
-import anyio.abc
 import pytest
-from anyio.abc import SocketAttribute
+from anyio.abc import SocketAttribute, SocketStream
 
 from harness_durable.allowlist import allow_list
 from harness_durable.gateway.connection import Connection, HungUp, Proxied
@@ -16,7 +15,7 @@ from harness_durable.gateway.way_out import WayOut
 
 
 @asynccontextmanager
-async def listening(handle: object) -> AsyncGenerator[int]:
+async def listening(handle: Callable[[SocketStream], Awaitable[None]]) -> AsyncGenerator[int]:
     """A server of this machine; its port."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
@@ -25,7 +24,7 @@ async def listening(handle: object) -> AsyncGenerator[int]:
         tasks.cancel_scope.cancel()
 
 
-async def echo(stream: anyio.abc.SocketStream) -> None:
+async def echo(stream: SocketStream) -> None:
     """Says back what it hears, then ends."""
     async with stream:
         heard = b""
@@ -40,7 +39,7 @@ async def echo(stream: anyio.abc.SocketStream) -> None:
 async def proxy(allow: str = "", private: str = "") -> AsyncGenerator[int]:
     way_out = WayOut(allow_list(allow, private))
 
-    async def handle(stream: anyio.abc.SocketStream) -> None:
+    async def handle(stream: SocketStream) -> None:
         async with stream:
             try:
                 await Connection(stream).read()
@@ -129,7 +128,7 @@ async def test_a_host_that_does_not_answer_is_said_not_to() -> None:
 async def test_a_harness_that_hangs_up_ends_its_tunnel() -> None:
     ended = anyio.Event()
 
-    async def listen(stream: anyio.abc.SocketStream) -> None:
+    async def listen(stream: SocketStream) -> None:
         async with stream:
             async for _ in stream:
                 pass

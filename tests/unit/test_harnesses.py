@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from harness_durable import harnesses
 from harness_durable.errors import HarnessMissing, UnsupportedVersion
 from harness_durable.harnesses import Source
-from harness_durable_adapters.claude_code import ClaudeCode, install
+from harness_durable_adapters.claude_code import ClaudeCode
+from harness_durable_adapters.claude_code.install import PINNED
 
 PYPI = Source("toy", "1.2.3", "pypi", "toy-harness", "9.0", "toy_harness/bin/toy", 1000)
 NPM = replace(PYPI, registry="npm", package="@toy/harness", release="1.2.3", member="package/toy")
@@ -31,8 +32,8 @@ def program(version: str = "1.2.3") -> bytes:
 def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "managed"
     monkeypatch.setenv(harnesses.DIRECTORY, str(folder))
-    monkeypatch.delenv(install.BINARY, raising=False)
-    monkeypatch.delenv(install.ANY_VERSION, raising=False)
+    monkeypatch.delenv(PINNED.binary_variable, raising=False)
+    monkeypatch.delenv(PINNED.any_version_variable, raising=False)
     yield folder
 
 
@@ -193,7 +194,7 @@ def stand_in(folder: Path, text: bytes, mode: int = 0o755) -> Path:
 
 async def test_a_named_binary_wins_and_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = stand_in(tmp_path, program("2.1.332"))
-    monkeypatch.setenv(install.BINARY, str(path))
+    monkeypatch.setenv(PINNED.binary_variable, str(path))
     assert (await ClaudeCode().find()).path == str(path)
     with pytest.raises(UnsupportedVersion, match=r"pinned to claude-code 2\.1\.197"):
         await ClaudeCode().find("2.1.197")
@@ -211,7 +212,7 @@ async def test_a_named_binary_wins_and_is_checked(tmp_path: Path, monkeypatch: p
 async def test_a_wrong_binary_is_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, mode: int, sentence: str
 ) -> None:
-    monkeypatch.setenv(install.BINARY, str(stand_in(tmp_path, text, mode)))
+    monkeypatch.setenv(PINNED.binary_variable, str(stand_in(tmp_path, text, mode)))
     with pytest.raises(HarnessMissing, match=sentence):
         await ClaudeCode().find()
 
@@ -219,9 +220,9 @@ async def test_a_wrong_binary_is_described(
 async def test_an_untested_binary_that_was_allowed_must_pass_the_self_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(install.BINARY, str(stand_in(tmp_path, program("3.0.0"))))
+    monkeypatch.setenv(PINNED.binary_variable, str(stand_in(tmp_path, program("3.0.0"))))
     with pytest.raises(UnsupportedVersion, match="ANY_VERSION"):
         await ClaudeCode().find()
-    monkeypatch.setenv(install.ANY_VERSION, "1")
+    monkeypatch.setenv(PINNED.any_version_variable, "1")
     with pytest.raises(UnsupportedVersion, match="nobody was asked"):
         await ClaudeCode().find()

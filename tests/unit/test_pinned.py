@@ -83,7 +83,8 @@ async def test_what_was_installed_is_found(
     for version in TOY.supported:
         tarball(tmp_path / "shop", f"toy@{version}", {"package/toy": (program(version), PLAIN)})
     newest = await TOY.install()
-    assert newest == Harness(str(managed / "toy-harness" / "2.0.0" / "toy"), "2.0.0") == await TOY.find()
+    place = managed / "toy-harness" / "2.0.0"
+    assert newest == Harness(str(place / "toy"), "2.0.0", (str(place),)) == await TOY.find()
     assert (await TOY.install("1.0.0")).version == "1.0.0"
     assert await TOY.find("1.0.0") != newest
     assert TOY.command(newest) == (newest.path,)
@@ -92,7 +93,7 @@ async def test_what_was_installed_is_found(
 async def test_a_named_binary_wins_and_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = stand_in(tmp_path / "toy", program("toy 2.0.0"))
     monkeypatch.setenv("HARNESS_DURABLE_TOY_HARNESS_BINARY", str(path))
-    assert await TOY.find() == Harness(str(path), "2.0.0")
+    assert await TOY.find() == Harness(str(path), "2.0.0", (str(path),))
     with pytest.raises(UnsupportedVersion, match=r"pinned to toy-harness 1\.0\.0"):
         await TOY.find("1.0.0")
 
@@ -129,19 +130,21 @@ async def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_pi_is_run_by_our_nodejs_also_when_a_link_names_it(
     tmp_path: Path, managed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = stand_in(tmp_path / "lib" / "cli.js", f"print('{pi.DEFAULT}')".encode(), PLAIN)
+    script = stand_in(tmp_path / "lib" / "cli.js", f"print('{pi.PINNED.default}')".encode(), PLAIN)
     link = tmp_path / "pi"
     link.symlink_to(script)
-    monkeypatch.setenv(pi.BINARY, str(link))
+    monkeypatch.setenv(pi.PINNED.binary_variable, str(link))
     with pytest.raises(
         HarnessMissing, match=r"which needs .*node.* to run it; run `harness-durable install pi`"
     ):
-        await pi.find()
+        await pi.PINNED.find()
     node = stand_in(harnesses.binary(NODE), f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode())
     assert node.is_relative_to(managed / "node" / NODE.version)
-    found = await pi.find()
-    assert found == Harness(str(script), pi.DEFAULT)
-    assert pi.command(found) == (str(node), str(script))
+    found = await pi.PINNED.find()
+    assert found == Harness(str(script), pi.PINNED.default, (str(script), str(node)))
+    (tmp_path / "package.json").touch()
+    assert (await pi.PINNED.find()).needs == (str(tmp_path), str(node)), "its parts are around it"
+    assert pi.PINNED.command(found) == (str(node), str(script))
 
 
 @pytest.mark.parametrize(

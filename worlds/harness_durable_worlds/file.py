@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -84,6 +85,11 @@ async def open_world(url: str, app: str) -> FileWorld:
 async def exists(url: str) -> bool:
     """Whether there is a World in that folder already."""
     return await anyio.to_thread.run_sync(Store(_file_system.root_of(url), "").made)
+
+
+def places(url: str) -> tuple[Path, ...]:
+    """Where it keeps what it has."""
+    return (_file_system.root_of(url),)
 
 
 def faults(url: str) -> FileFaults:

@@ -87,6 +87,15 @@ async def exists(url: str) -> bool:
     return not file.absent(file.path_of(url))
 
 
+def places(url: str) -> tuple[Path, ...]:
+    """Where it keeps what it has: in a folder of our own, that; in another one, the database and what SQLite
+    and we put beside it."""
+    path = file.path_of(url)
+    if path.parent.name == ".harness-durable":
+        return (path.parent,)
+    return tuple(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal", "-workers"))
+
+
 def faults(url: str) -> SqliteFaults:
     """How the conformance suite hurts this World."""
     return SqliteFaults(file.path_of(url))

@@ -27,10 +27,11 @@ from harness_durable.testing.provider.reply import Block, Reply, Text, ToolUse, 
 class Steps(Struct, frozen=True):
     """``steps`` steps; every ``pair_every``-th has two parallel calls (0: none).
 
-    ``effects``: the file, relative to the workspace. ``nap``: seconds that a command goes on after
-    its effect. ``tag`` begins each token. Every ``custom_every``-th step calls the tool ``custom`` with
-    ``{"token": ...}`` instead of the shell (0: none); that tool must append the token to the same file.
-    ``patience``: calls for one token before the model gives up with ``GAVE-UP token``.
+    ``effects``: the file, relative to the workspace. ``work``: another one, to which a command appends its
+    token as well: that is no effect, and may be lost with the workspace. ``nap``: seconds that a command
+    goes on after its effect. ``tag`` begins each token. Every ``custom_every``-th step calls the tool
+    ``custom`` with ``{"token": ...}`` instead of the shell (0: none); that tool must append the token to
+    the same file. ``patience``: calls for one token before the model gives up with ``GAVE-UP token``.
     """
 
     steps: int = 5
@@ -43,6 +44,7 @@ class Steps(Struct, frozen=True):
     patience: int = 20
     start_delay: float = 0.0
     event_delay: float = 0.0
+    work: str = ""
 
     def __call__(self, request: Request) -> Reply:
         if not request.tools:
@@ -69,7 +71,8 @@ class Steps(Struct, frozen=True):
 
     def effect_command(self, token: str) -> str:
         """The shell command that does the effect."""
-        return f"echo {token} >> {self.effects}; sleep {self.nap}; echo did {token}"
+        work = f"echo {token} >> {self.work}; " if self.work else ""
+        return f"echo {token} >> {self.effects}; {work}sleep {self.nap}; echo did {token}"
 
     def check_command(self, token: str) -> str:
         """The shell command that counts the effect and changes nothing."""

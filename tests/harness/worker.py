@@ -1,6 +1,6 @@
 """A worker process for the tests of this folder: accepts the message, drives the session until it is idle.
 
-``claude_rig`` starts it; everything comes in by environment variables, so that a crash point can be armed."""
+``rig`` starts it; everything comes in by environment variables, so that a crash point can be armed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session with a real Claude Code binary, a scripted model and a World of its own.
+"""A session with a real harness, a scripted model and a World of its own; ``rigs`` has one for each harness.
 
 ``work`` drives it within this process; ``worker`` starts one that can be killed. Both see the same log."""
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,39 +17,65 @@ from typing import Self
 
 import anyio
 
-from harness_durable.events import AgentSpec
+from harness_durable.events import AgentSpec, TranscriptAppended
 from harness_durable.journal import Inbox, Journal, Reader
+from harness_durable.pinned import Pinned
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.worker import Worker
 from harness_durable.sandbox import LifeRef
 from harness_durable.settings import Settings, resolve
 from harness_durable.state import Session
-from harness_durable.testing.provider import Policy, ScriptedProvider
+from harness_durable.testing.provider import Policy, Reply, ScriptedProvider, ToolUse
 from harness_durable.testing.provider.messages import Request, results
+from harness_durable.testing.provider.reply import Block
 from harness_durable.tools import Tool
-from harness_durable.world import World
+from harness_durable.world import Owner, World
 from harness_durable.worlds import open_world
-from harness_durable_adapters.claude_code import install
+from harness_durable_adapters.common.naming import custom_tool
 from harness_durable_sandboxes.local import kill_life
 
-VERSIONS = install.SUPPORTED
-
-
-def tried(versions: tuple[str, ...]) -> tuple[str, ...]:
-    """What the long suites run with: the default version; with ``HARNESS_DURABLE_CRASH=full`` all."""
-    return versions if os.environ.get("HARNESS_DURABLE_CRASH") == "full" else versions[:1]
-
-
 SESSION = "rig"
-TOOLS = ("Bash", "Read", "Edit", "Write", "Agent")
 
 
-class Rig:
-    """Use ``Rig.open``. Rigs of other harnesses are the same but for what stands first here."""
+class Rig(ABC):
+    """Use ``open`` of one of ``rigs``. What stands first is what a story needs to know of a harness.
 
-    adapter, model = "claude-code", "claude-sonnet-4-5"
-    mark = b"--session-mirror"
-    install = staticmethod(install.install)
+    ``mark``: what the command line of its process has. ``tools``: those that are offered, None for its own.
+    ``supplies``: see ``Capabilities``. ``texts``: messages that it could take for something else.
+    ``mistakes``: calls that it cannot run, and what it says of the last of them."""
+
+    pinned: Pinned
+    model = "claude-sonnet-4-5"
+    mark: bytes
+    offered: tuple[str, ...] | None = None
+    supplies = False
+    texts: tuple[str, ...]
+    mistakes: tuple[tuple[ToolUse, ...], str]
+
+    @staticmethod
+    @abstractmethod
+    def shell(command: str, call: str = "") -> ToolUse:
+        """A command, which is waited for."""
+
+    @classmethod
+    def behind(cls, call: str) -> ToolUse:
+        """A call that makes the file ``b``, and that waits for a command before it, if any does."""
+        return cls.shell("echo b > b", call)
+
+    @staticmethod
+    def look(path: Path, call: str) -> ToolUse:
+        """A call that may be repeated."""
+        return ToolUse("read", {"path": str(path)}, id=call)
+
+    @staticmethod
+    def own(tool: str, call: str, **arguments: object) -> ToolUse:
+        """A call of a custom tool."""
+        return ToolUse(custom_tool(tool), arguments, id=call)
+
+    @staticmethod
+    def printed(result: str, text: str) -> bool:
+        """Is this the result of a command that printed the text?"""
+        return result == f"{text}\n"
 
     def __init__(self, root: Path, version: str, world: World, provider: ScriptedProvider) -> None:
         self.root, self.version, self.world, self.provider = root, version, world, provider
@@ -67,22 +94,22 @@ class Rig:
         version: str,
         policy: Policy,
         *,
-        tools: tuple[str, ...] | None = TOOLS,
+        tools: tuple[str, ...] | None = None,
         permission_mode: str = "default",
     ) -> AsyncGenerator[Self]:
         """Installs the binary if need be: a missing one is a failure, never a reason to skip."""
-        await cls.install(version)
+        await cls.pinned.install(version)
         world = await open_world(f"sqlite:{root / 'world.db'}")
         async with ScriptedProvider(policy) as provider:
             rig = cls(root, version, world, provider)
             agent = AgentSpec(
-                adapter=cls.adapter,
+                adapter=cls.pinned.name,
                 harness_version=version,
                 model=cls.model,
                 sandbox="local",
                 workspace=str(rig.workspace),
                 permission_mode=permission_mode,
-                tools=tools,
+                tools=cls.offered if tools is None else tools,
             )
             rig.inbox = await Inbox.create(world, SESSION, agent)
             try:
@@ -119,7 +146,7 @@ class Rig:
             "HARNESS_DURABLE_LEASE_SECONDS": "3",
             "RIG_EFFECTS": str(self.effects),
             "RIG_SESSION": SESSION,
-            "RIG_ADAPTER": self.adapter,
+            "RIG_ADAPTER": self.pinned.name,
             "RIG_MODEL": self.model,
             "RIG_VERSION": self.version,
             "RIG_WORKSPACE": str(self.workspace),
@@ -127,11 +154,45 @@ class Rig:
         }
         with self.errors.open("ab") as errors:
             return subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("claude_worker.py"))],
+                [sys.executable, str(Path(__file__).with_name("worker.py"))],
                 env=env,
                 stdout=errors,
                 stderr=errors,
             )
+
+    async def go(self, text: str = "go") -> None:
+        """A message is there; nobody works yet."""
+        await self.inbox.accept("m-1", text)
+
+    async def stop(self) -> None:
+        await (await Inbox.open(self.world, SESSION)).request_stop("Ann")
+
+    async def steer(self, text: str) -> None:
+        await (await Inbox.open(self.world, SESSION)).accept("s-1", text, "steer")
+
+    async def answer(self, call: str, reason: str = "", *, allow: bool = True) -> None:
+        await (await Inbox.open(self.world, SESSION)).answer(call, allow=allow, by="Ann", reason=reason)
+
+    async def next(self, text: str = "and now?", message: str = "m-2") -> Session:
+        """A further message, and a worker for it."""
+        await (await Inbox.open(self.world, SESSION)).accept(message, text)
+        return await self.finished()
+
+    async def brought(self, lines: Sequence[bytes]) -> str:
+        """Put lines into the log as the session's transcript, whose name is returned."""
+        journal = await self.journal()
+        file = f"{journal.state.native_id}.jsonl"
+        await journal.transcript_appended("imported", {file: list(lines)}, offset=0)
+        await self.world.release(SESSION, journal.state.epoch)
+        return file
+
+    async def source(self) -> bytes:
+        """What was brought, as the log still has it."""
+        reader = Reader(self.world, SESSION)
+        async for entry in reader.entries():
+            if isinstance(entry.event, TranscriptAppended):
+                return await reader.content(entry.event.lines)
+        raise AssertionError("nothing was brought")
 
     async def crashed(self, at: str, death: str = "harness") -> None:
         """A worker that dies at a crash point."""
@@ -140,17 +201,13 @@ class Rig:
 
     async def finished(self) -> Session:
         """A worker without faults, until it ends by itself."""
-        process = self.worker()
-        assert await anyio.to_thread.run_sync(process.wait) == 0, self.tail()
-        return await self.state()
+        return await self.ended(self.worker())
 
     async def state(self) -> Session:
         return await Reader(self.world, SESSION).load()
 
     async def journal(self) -> Journal:
         """For tests that write into the log themselves."""
-        from harness_durable.world import Owner
-
         owner = Owner("test-owner", "here", os.getpid())
         await self.world.register(owner)
         claim = await self.world.claim_session(owner, SESSION)
@@ -160,6 +217,18 @@ class Rig:
         payload = state.tool_calls[call].result
         assert payload is not None
         return await Reader(self.world, SESSION).text(payload)
+
+    async def ended(self, worker: subprocess.Popen[bytes]) -> Session:
+        """A worker that ends by itself."""
+        assert await anyio.to_thread.run_sync(worker.wait) == 0, self.tail()
+        return await self.state()
+
+    async def kill(self, worker: subprocess.Popen[bytes], *, life: bool = True) -> None:
+        """The worker dies, and with it, if ``life``, the keeper and the harness."""
+        worker.kill()
+        await anyio.to_thread.run_sync(worker.wait)
+        if life:
+            await self.kill_life()
 
     async def kill_life(self) -> None:
         """The keeper and the harness die; the workers do not."""
@@ -189,6 +258,14 @@ class Rig:
         """What the model was asked, oldest first."""
         return [request for request in self.provider.requests if request.tools]
 
+    def texts_of_last(self) -> list[str]:
+        """All texts that the model was told in the last request."""
+        return [block.text for message in self.requests[-1].messages for block in message.blocks()]
+
+    def notes(self) -> list[str]:
+        """What the model reads of us in the last request."""
+        return [text for text in self.texts_of_last() if "Note by harness-durable" in text]
+
     def seen(self, call: str) -> str:
         """What the model was told about a call, in the last request that tells of it."""
         return next(results(r)[call].text for r in reversed(self.requests) if call in results(r))
@@ -209,6 +286,19 @@ class Rig:
             "lease_seconds": 3.0,
         }
         return resolve(flags, environ={}).settings
+
+
+def does(*blocks: Block) -> Reply:
+    return Reply(blocks)
+
+
+def running(call: str) -> Callable[[Session], bool]:
+    """Was the call released? For ``until``."""
+
+    def released(state: Session) -> bool:
+        return call in state.tool_calls and state.tool_calls[call].released_in is not None
+
+    return released
 
 
 def _read(path: Path) -> bytes:

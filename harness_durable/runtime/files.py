@@ -1,0 +1,273 @@
+"""The files that one session works on, on this host: found, saved, made anew where they are gone.
+
+What surprises: on the host where they were, nothing is put back by itself. What lies there is looked at and
+told; only a folder that is missing, or has nothing in it, is made from the log. A mark beside the folder of
+lives says that this has begun, so that a crash in the middle of it is followed by all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
+
+from harness_durable import clock, workspace
+from harness_durable.errors import (
+    BadSetting,
+    SandboxError,
+    SandboxUnavailable,
+    StorageUnavailable,
+    WorkspaceMissing,
+)
+from harness_durable.events import AgentSpec
+from harness_durable.journal import Journal
+from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.remarks import ROLLED_BACK, remark_on_restored
+from harness_durable.sandbox import GivesFiles
+from harness_durable.state import Files
+from harness_durable.workspace import Scanned, Tracker
+from harness_durable.world import World
+
+log = logging.getLogger("harness_durable.files")
+
+PATIENCE = 10.0
+"""Seconds for which blobs are stored again while the store is away, as an append is."""
+
+SETUP_SECONDS = 1800.0
+"""How long the command may take that makes what is not saved, such as installed packages."""
+
+OFF = "or leave the files as they are on this host: `--files kept`, in Python files='kept', for a new session"
+
+T = TypeVar("T")
+
+
+def unheard(text: str) -> None:
+    """Nobody looks."""
+
+
+class SessionFiles:
+    """Those of one session in the hands of one worker. The journal's ``Tracks``."""
+
+    def __init__(self, world: World, session: str, equipment: Equipment) -> None:
+        self._world, self._session, self._equipment = world, session, equipment
+        self._agent: AgentSpec | None = None
+        self._tracker: Tracker | None = None
+        self._lacking, self._stored = False, 0
+        self.show: Callable[[str], None] = unheard
+
+    def take(self, agent: AgentSpec) -> None:
+        """The session's agent, as soon as its log has been read."""
+        self._agent = agent
+
+    @property
+    def agent(self) -> AgentSpec:
+        if self._agent is None:
+            raise RuntimeError("the files of a session were asked for before its log was read")
+        return self._agent
+
+    @property
+    def durable(self) -> bool:
+        return self.agent.files == "durable"
+
+    @property
+    def folder(self) -> Path:
+        """What this host keeps beside the log for the session."""
+        return self._equipment.beside(self._session)
+
+    def place(self) -> Path:
+        """Where the harness works. Raises ``WorkspaceMissing`` if only another worker can know."""
+        if self.agent.files == "scratch":
+            return self.folder / "scratch"
+        return Path(self._equipment.place(self.agent))
+
+    # ------------------------------------------------------------------------------------- looking
+
+    async def scan(self, parent: str) -> Scanned | None:
+        """See ``journal.files.Tracks``."""
+        if self._lacking:
+            return None
+        try:
+            if self._tracker is None:
+                self._tracker = self._made()
+            if not parent:
+                self.show("saving the files of the workspace for the first time")
+            return await self._tracker.scan(parent)
+        except (OSError, WorkspaceMissing) as trouble:
+            return Scanned(parent, skipped="error", why=str(trouble))
+        finally:
+            if self._stored or not parent:
+                self.show("")
+            self._stored = 0
+
+    def landed(self, scanned: Scanned) -> None:
+        if self._tracker is not None:
+            self._tracker.landed(scanned)
+
+    def _made(self) -> Tracker:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Tracker(
+            self.place(),
+            self._equipment.limits(),
+            cache=self.folder / "files.cache",
+            put=self._put,
+            missing=self._missing,
+            read=self._read,
+        )
+
+    async def _put(self, blobs: Mapping[str, bytes]) -> None:
+        await _patiently(partial(self._world.put_blobs, self._session, blobs))
+        self._stored += sum(len(stored) for stored in blobs.values())
+        self.show(f"saving the files of the workspace: {self._stored / 1e6:.0f} MB stored so far")
+
+    async def _missing(self, names: Sequence[str]) -> set[str]:
+        return await _patiently(partial(self._world.missing_blobs, self._session, names))
+
+    async def _read(self, name: str) -> bytes:
+        return await _patiently(partial(self._world.blob, self._session, name))
+
+    # ------------------------------------------------------------------------------------ preparing
+
+    async def prepare(self, journal: Journal, *, begins: bool) -> None:
+        """Before a life begins: the files are there, and the log says how they are.
+        ``begins``: the turn does, so that whatever is new is not the agent's.
+
+        Raises ``BadSetting`` if they cannot be saved for the first time or made in their place, and
+        ``DamagedWorkspace``; both are for a person."""
+        if self.agent.files == "scratch":
+            self.place().mkdir(parents=True, exist_ok=True, mode=0o700)
+            await self._hand_over(self.place())
+        if not self.durable:
+            return
+        try:
+            place = self.place()
+        except WorkspaceMissing:
+            return  # the life says so, and another worker may know
+        files = journal.state.files
+        if await self._is_lacking(files, place):
+            await self._restore(journal, place)
+        elif files.root and not begins and self._session in self._equipment.rollback:
+            await self._roll_back(journal, place)
+        elif files.root or place.is_dir():
+            skipped = await journal.files_committed("turn_start" if begins else "found")
+            if skipped and not journal.state.files.root:
+                raise BadSetting(f"the workspace {place} cannot be saved: {skipped}; {OFF}")
+
+    async def look(self, journal: Journal) -> None:
+        """Before a turn is given up: what lies there is in the log. Where the files would have to be made
+        anew, nothing is done, and what lies there instead is not taken for them."""
+        if self.durable and await self._is_lacking(journal.state.files, self.place()):
+            return
+        if self.durable:
+            await journal.files_committed("found")
+
+    async def _is_lacking(self, files: Files, place: Path) -> bool:
+        begun = self._mark.exists()
+        self._lacking = bool(files.root) and (begun or await _in_thread(_is_gone, place, files.root))
+        return self._lacking
+
+    async def attached(self, journal: Journal) -> None:
+        """The harness has gone on meanwhile: what it did to the files stands there."""
+        if self.durable:
+            await journal.files_committed("found")
+
+    # ------------------------------------------------------------------------------------- restoring
+
+    @property
+    def _mark(self) -> Path:
+        return self.folder / "restoring"
+
+    async def _restore(self, journal: Journal, place: Path) -> None:
+        files, redacted, setup = journal.state.files, tuple[str, ...](), ""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._mark.touch()
+        if await _in_thread(_is_gone, place, files.root):
+            self.show("restoring the files of the workspace")
+            redacted = await self._make(files, place, journal.state.updated)
+            await self._hand_over(place)
+        if command := self._equipment.settings.workspace_setup:
+            self.show(f"setting up the workspace: {command}")
+            setup = await self._set_up(command, place)
+        self._lacking, self._tracker = False, None
+        self.show("")
+        await journal.files_restored(remark_on_restored(files, redacted, setup))
+        self._mark.unlink(missing_ok=True)
+
+    async def _make(self, files: Files, place: Path, at_ms: int) -> tuple[str, ...]:
+        """Paths whose credentials were not saved."""
+        try:
+            return (await workspace.restore(files.root, place, self._read, at_ms=at_ms)).redacted
+        except SandboxUnavailable as trouble:
+            raise BadSetting(
+                f"the files of this session cannot be made from the log: {trouble}; "
+                "`harness-durable recover` goes on then"
+            ) from trouble
+
+    async def _hand_over(self, place: Path) -> None:
+        """What we made there is the harness's, whoever that is in its sandbox."""
+        sandbox = self._equipment.sandbox(self.agent.sandbox)
+        if isinstance(sandbox, GivesFiles):
+            await sandbox.hand_over(str(place), self.agent.sandbox_options)
+
+    async def _set_up(self, command: str, place: Path) -> str:
+        """What the model is told of it; nothing if all went well."""
+        sandbox = self._equipment.sandbox(self.agent.sandbox)
+        try:
+            found = await sandbox.exec(
+                ("sh", "-c", command),
+                cwd=place,
+                env={},
+                timeout=SETUP_SECONDS,
+                options=self.agent.sandbox_options,
+            )
+        except SandboxError as trouble:
+            return f"The setup command `{command}` could not be run: {trouble}"
+        if found.returncode == 0:
+            return ""
+        tail = found.stderr.decode("utf-8", "replace")[-500:].strip()
+        how = "took too long" if found.timed_out else f"ended with {found.returncode}"
+        return f"The setup command `{command}` {how}: {tail}"
+
+    async def _roll_back(self, journal: Journal, place: Path) -> None:
+        """What lies there is in the log first, so that nothing is lost by this."""
+        target = journal.state.files.base or journal.state.files.root
+        if skipped := await journal.files_committed("found"):
+            raise BadSetting(f"the workspace {place} cannot be rolled back: {skipped}")
+        found = journal.state.files
+        if found.root != target:
+            seq = found.seq
+            await workspace.roll_back(place, found.root, target, self._read)
+            await self._hand_over(place)
+            await journal.files_restored(ROLLED_BACK.format(seq=seq))
+        self._equipment.rollback.discard(self._session)
+
+    def forget(self) -> None:
+        """The session is over, or goes on elsewhere: nothing of it stays here but its workspace. Of one that
+        was deleted the sweeper hears (``orphans``)."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _is_gone(place: Path, root: str) -> bool:
+    """Is nothing there of what was? An empty folder may be what was left of it on purpose."""
+    if not place.is_dir():
+        return True
+    return root != hashlib.sha256(b"").hexdigest() and next(place.iterdir(), None) is None
+
+
+async def _in_thread(look: Callable[[Path, str], bool], place: Path, root: str) -> bool:
+    return await anyio.to_thread.run_sync(look, place, root)
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    give_up = clock.monotonic() + PATIENCE
+    while True:
+        try:
+            return await ask()
+        except StorageUnavailable:
+            if clock.monotonic() > give_up:
+                raise
+        await clock.sleep(0.2)
