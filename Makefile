@@ -15,8 +15,11 @@ TESTS ?= tests
 WORKERS ?= 3
 SESSIONS ?= 30
 MINUTES ?= 10
+SCENARIOS ?=
+QUICK ?=
+RESULTS ?= $(if $(QUICK),build/bench.json,bench/results.json)
 
-.PHONY: setup demo test test-quick check format crash crash-matrix crash-service clean
+.PHONY: setup demo test test-full test-quick check format crash crash-matrix crash-service bench clean
 
 setup: $(VENV)/.ready ## the virtual environment
 
@@ -35,6 +38,9 @@ test: setup ## everything, with real harness binaries
 	scripts/system-packages
 	set -e; for adapter in $(ADAPTERS); do $(BIN)/harness-durable install $$adapter --all-versions; done
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS)
+
+test-full: setup ## and what that leaves out: every death, version and World with every adapter (hours)
+	HARNESS_DURABLE_CRASH=full $(MAKE) test
 
 test-quick: setup ## what needs no harness binary
 	$(BIN)/python -m pytest tests/unit tests/worlds tests/conformance -m 'not slow' -x -q
@@ -61,6 +67,13 @@ crash: setup ## random kills: KILLS=200 WORLD=sqlite|file|postgres|postgresql://
 crash-service: setup ## workers on one Postgres that die, and it restarts: WORKERS=3 SESSIONS=30 MINUTES=10
 	$(BIN)/harness-durable install claude-code
 	$(BIN)/python -m tests.crash.service_campaign --workers $(WORKERS) --sessions $(SESSIONS) --minutes $(MINUTES)
+
+bench: setup ## us, the disk and what people would use instead, side by side (half an hour): QUICK=1 SCENARIOS="append turn"
+	scripts/system-packages
+	set -e; for adapter in $(ADAPTERS); do $(BIN)/harness-durable install $$adapter; done
+	mkdir -p $(dir $(RESULTS))
+	$(BIN)/python -m bench $(SCENARIOS) $(if $(QUICK),--quick) --json $(RESULTS)
+	$(if $(QUICK),,$(BIN)/python -m bench.page)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

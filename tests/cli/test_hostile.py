@@ -128,7 +128,8 @@ def test_a_name_given_on_the_command_line_is_shown_safely_in_the_error(cli: Cli)
 
 
 def test_markdown_of_an_agent_cannot_become_html_or_code(cli: Cli) -> None:
-    cli.log("s", message="<script>alert(1)</script> `rm`")
+    cli.log("s", message="<script>alert(1)</script> `rm` ![x](http://a.example/x) [y](javascript:z)")
     said = cli("trace", "s").stdout.decode()
     assert "<script>" not in said
     assert "`" not in said
+    assert "](" not in said

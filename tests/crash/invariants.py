@@ -278,7 +278,10 @@ async def _files(world: World, scene: Scene, report: Report) -> AsyncIterator[st
         return
     run_dir = Path(lives[-1].run_dir) if lives else scene.hosts[0].run_dir
     host = next(host for host in scene.hosts if run_dir.is_relative_to(host.run_dir.parent))
-    if roots[-1].skipped or report.status == "needs_input" or not host.workspace.is_dir():
+    if report.status == "needs_input" or not host.workspace.is_dir():
+        return
+    if roots[-1].skipped:  # no scene gives a reason for it
+        yield f"I13: the files could not be saved: {roots[-1].skipped}"
         return
     found = await seen_files(world, host.workspace, roots[-1].root)
     if found.skipped or found.root != roots[-1].root:

@@ -15,7 +15,7 @@ import pytest
 
 from harness_durable.errors import KeeperGone, SandboxUnavailable
 from harness_durable.sandbox import Ending, LifeRef
-from harness_durable.testing.sandboxes.bench import everything, said_by
+from harness_durable.testing.sandboxes.bench import PATH, everything, said_by
 from harness_durable_sandboxes.docker import DockerSandbox
 from harness_durable_sandboxes.docker.ending import ending
 from harness_durable_sandboxes.link import KeeperLink
@@ -123,6 +123,43 @@ def test_without_a_record_of_its_keeper_the_engine_is_believed_but_for_its_flag(
     (tmp_path / "keeper.json").touch()
     (tmp_path / "exit.json").write_text('{"why": 1')
     assert ending(tmp_path, {**state, "Running": False} if state is not None else None) == told
+
+
+@pytest.mark.parametrize(
+    "left", ["[" * 4096, '{"why": "sigterm", "oom_kill": Infinity}', '{"oom_kill": {}}', "", "\udcff"]
+)
+def test_what_a_harness_writes_in_place_of_the_record_is_no_record(left: str, tmp_path: Path) -> None:
+    (tmp_path / "keeper.json").touch()
+    (tmp_path / "exit.json").write_text(left, errors="surrogateescape")
+    found = ending(tmp_path, {"ExitCode": 137, "Running": False})
+    assert found is not None
+    assert found.why == "killed"
+
+
+def test_a_record_that_no_log_could_hold_is_cut_down(tmp_path: Path) -> None:
+    (tmp_path / "keeper.json").touch()
+    (tmp_path / "exit.json").write_text('{"why": "ttl", "oom_kill": ' + "9" * 100 + "}")
+    found = ending(tmp_path, None)
+    assert found is not None
+    assert found.oom_kills == 1 << 31
+
+
+async def test_a_command_whose_container_is_killed_is_the_machinery_s_fault(
+    sandbox: DockerSandbox, workspace: Path, engine: Engine
+) -> None:
+    async def runs() -> bool:
+        return (workspace / "begun").exists()
+
+    async def kill() -> None:
+        await until(runs)
+        with engine.api() as api:
+            api.kill(engine.names()[0])
+
+    command = ("sh", "-c", "touch begun; sleep 60")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kill)
+        with pytest.raises(SandboxUnavailable, match="container of the command is gone"):
+            await sandbox.exec(command, cwd=workspace, env={"PATH": PATH}, timeout=60)
 
 
 def test_of_a_life_that_never_began_nothing_is_told(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from harness_durable.settings import resolve
 from harness_durable_sandboxes.docker import DockerSandbox, image
 from harness_durable_sandboxes.docker.engine import Engine as Client
 from harness_durable_sandboxes.docker.health import unfit
+from harness_durable_sandboxes.docker.life import hand_over
 from harness_durable_sandboxes.docker.options import IMAGE as OURS
 from tests.docker.engine_kit import IMAGE, Engine
 from tests.docker.life_kit import life, shell, spec
@@ -52,6 +53,8 @@ def test_all_options_of_a_session_are_said_when_it_is_made(tmp_path: Path) -> No
         ("cpus", "0"),
         ("pids", "1"),
         ("user", "root"),
+        ("user", "0"),
+        ("user", "0:1000"),
         ("allow", "10.0.0.1"),
         ("allow", "https://example.com"),
         ("allow_private", "*"),
@@ -84,13 +87,31 @@ async def test_the_harness_is_whoever_owns_the_workspace(sandbox: DockerSandbox,
 
 @pytest.mark.parametrize("path", ["/", "/tmp", "/usr"])
 async def test_a_folder_that_every_container_has_is_no_workspace(sandbox: DockerSandbox, path: str) -> None:
-    with pytest.raises(BadSetting, match=r"folder below it|belongs to root"):
-        await sandbox.start(spec(Path(path), "cat", options={"user": ""}), 1)
+    for user in ("", "1000:1000"):
+        with pytest.raises(BadSetting, match="folder below it"):
+            await sandbox.start(spec(Path(path), "cat", options={"user": user}), 1)
 
 
 async def test_a_missing_workspace_is_said_so(sandbox: DockerSandbox, tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceMissing, match="put it back"):
-        await sandbox.start(spec(tmp_path / "gone", "cat"), 1)
+    """Also to a session that has settled long ago who works there."""
+    for user in ("", "1000:1000"):
+        with pytest.raises(WorkspaceMissing, match="put it back"):
+            await sandbox.start(spec(tmp_path / "gone", "cat", options={"user": user}), 1)
+
+
+def test_what_is_handed_over_is_ours_and_lies_in_there(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    for path in (folder / "a/b", outside):
+        path.mkdir(parents=True)
+        (path / "file").touch()
+    (folder / "theirs").touch()
+    os.chown(folder / "theirs", 7, 7)
+    for name, target in (("dir", outside), ("file", outside / "file"), ("nothing", "gone")):
+        (folder / name).symlink_to(target)
+    hand_over(folder, (1234, 99))
+    owners = {str(path.relative_to(tmp_path)): path.lstat().st_uid for path in tmp_path.rglob("*")}
+    assert {name for name, uid in owners.items() if uid == 0} == {"outside", "outside/file"}
+    assert owners["folder/theirs"] == 7
 
 
 # ---------------------------------------------------------------------------------------- images

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import http.server
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,6 +160,47 @@ async def test_a_harness_that_is_killed_for_want_of_memory_is_told_so(
         assert (lost.why, lost.code) == ("oom", -signal.SIGKILL), lost
         assert lost.oom_kills > 0
         assert "memory of its sandbox was used up" in lost.reason
+
+
+FETCH = "import urllib.request as web; print(web.urlopen('http://localhost:{}/').read().decode())"
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"fetched")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Nobody wants to know."""
+
+
+@pytest.fixture
+def page() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS if FULL else QUICK[:1])
+async def test_a_command_reaches_what_its_session_allows_and_the_harness_its_model(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, page: int, adapter: str
+) -> None:
+    """The harness has the same proxy in its environment, and must not ask it for its model."""
+    monkeypatch.setenv("HARNESS_DURABLE_SANDBOX_OPTIONS", f"image={IMAGE};allow_private=localhost:{page}")
+    fetch = shell(adapter, "got")
+    key = "cmd" if adapter == "codex" else "command"
+    fetch.input[key] = (
+        f'{fetch.input[key]}; env -u no_proxy -u NO_PROXY python3 -c "{FETCH.format(page)}" > page'
+    )
+    with scene_of(tmp_path, adapter, Script((does(fetch), say("fetched")))) as scene:
+        assert scene.worker().wait(timeout=120) == 0, scene.tail()
+        report = await examine(scene, Expectation(once=("got",)))
+        assert (report.violations, report.unknown) == ([], 0), scene.tail()
+        assert (scene.workspace / "page").read_text() == "fetched\n"
 
 
 @pytest.fixture

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
 
 from harness_durable.errors import BadSetting, KeeperGone, SandboxUnavailable
-from harness_durable.testing.sandboxes.bench import said_by
+from harness_durable.testing.sandboxes.bench import everything, said_by
 from harness_durable_sandboxes.docker import DockerSandbox
-from tests.docker.engine_kit import Engine
+from harness_durable_sandboxes.link import KeeperLink
+from tests.docker.engine_kit import Engine, given
 from tests.docker.life_kit import TOKEN, container, life, shell, spec
 
 KEY = "sk-canary-0123456789abcdef"
@@ -58,6 +60,7 @@ async def test_it_is_nobody_with_any_rights(sandbox: DockerSandbox, workspace: P
 
 async def test_it_can_write_where_it_works_and_nowhere_else(sandbox: DockerSandbox, workspace: Path) -> None:
     script = (
+        'cp /bin/true /tmp/x && /tmp/x && echo "/tmp runs"; '
         'for d in / /etc /usr/bin /opt/harness-durable/keeper /var/tmp /run "$HOME" /tmp . "$HOME/.."; do '
         'if (: > "$d/x") 2>/dev/null; then echo "$d yes"; else echo "$d no"; fi; done'
     )
@@ -65,6 +68,7 @@ async def test_it_can_write_where_it_works_and_nowhere_else(sandbox: DockerSandb
     allowed = [line.removesuffix(" yes") for line in said.splitlines() if line.endswith(" yes")]
     assert [place for place in allowed if "/home" not in place] == ["/tmp", "."], said
     assert len(allowed) == 3, said
+    assert "/tmp runs" in said, "compilers and test runners put programs there"
     assert (workspace / "x").stat().st_uid == 1000
 
 
@@ -121,19 +125,23 @@ async def test_the_keeper_does_not_let_its_own_harness_in(sandbox: DockerSandbox
 async def test_what_must_not_be_seen_is_covered(
     sandbox: DockerSandbox, workspace: Path, tmp_path: Path
 ) -> None:
-    """Logs and other lives, in a workspace that holds them."""
-    log, state = workspace / "world.db", workspace / ".harness-durable"
+    """Logs and other lives, in a workspace that holds them, whatever the names by which they are reached."""
+    state, deep = workspace / ".harness-durable", workspace / "a/b/log"
+    deep.mkdir(parents=True)
     state.mkdir()
-    for path in (log, state / "secret", workspace / "mine"):
+    for path in (state / "secret", deep / "secret", workspace / "mine"):
         path.write_text("canary")
-    os.chown(workspace / "mine", 1000, 1000)
-    hidden = (str(log), str(state), str(workspace / "not-there"), str(tmp_path / "elsewhere"))
-    said = await shell(
-        sandbox, workspace, "cat mine world.db; ls -A . .harness-durable; echo x > world.db", hidden=hidden
+    (tmp_path / "link").symlink_to(deep.parent)
+    given(workspace)
+    hidden = (str(state), str(tmp_path / "link/log"), str(workspace / "not-there"), str(tmp_path / "other"))
+    script = (
+        "cat mine; ls -A .harness-durable a/b/log; mv a moved; mv a/b b; mv .harness-durable c; echo x > d"
     )
+    said = await shell(sandbox, workspace, script, hidden=hidden)
     assert said.count("canary") == 1
     assert "secret" not in said
-    assert log.read_text() == "canary"
+    assert said.count("Device or resource busy") == 3, said
+    assert (workspace / "d").exists(), "it could have moved them"
     assert not (workspace / "not-there").exists()
 
 
@@ -159,6 +167,15 @@ async def test_lives_below_the_workspace_are_covered_but_for_ones_own(
 async def test_a_workspace_that_is_a_log_is_refused(sandbox: DockerSandbox, workspace: Path) -> None:
     with pytest.raises(BadSetting, match="no agent may see"):
         await sandbox.start(spec(workspace, "cat", hidden=(str(workspace),)), 1)
+
+
+async def test_a_log_among_the_files_of_a_workspace_is_refused(
+    sandbox: DockerSandbox, workspace: Path
+) -> None:
+    """It could be covered, but not what takes its place, such as SQLite's next WAL."""
+    (workspace / "world.db").touch()
+    with pytest.raises(BadSetting, match="folder of its own"):
+        await sandbox.start(spec(workspace, "cat", hidden=(str(workspace / "world.db"),)), 1)
 
 
 SWAP = """
@@ -214,8 +231,12 @@ with socket.socket(socket.AF_UNIX) as door:
 """
 
 
+GREETING = '{"v": 1, "ok": true, "pid": 1, "in": 0, "out": 0, "exit": null, "epoch": '
+
+
 @pytest.mark.parametrize(
-    "says", ["hello", "[]", '{"v": 1, "ok": true}', '{"v": 1, "ok": true, "epoch": "x"}']
+    "says",
+    ["hello", "[]", '{"v": 1, "ok": true}', GREETING + '"x"}', GREETING + "Infinity}", "[" * 5000],
 )
 async def test_who_poses_as_the_keeper_is_found_out_and_ended(
     sandbox: DockerSandbox, workspace: Path, says: str
@@ -223,10 +244,62 @@ async def test_who_poses_as_the_keeper_is_found_out_and_ended(
     wanted = spec(workspace, "python3", "-c", FAKE, env={"SAYS": says})
     async with life(sandbox, wanted) as (ref, link):
         await said_by(link, b"open\n")
-        with pytest.raises(SandboxUnavailable, match="not its keeper"):
+        with pytest.raises(KeeperGone, match="not its keeper"):
             await sandbox.attach(ref, 2)
         assert await sandbox.reap(ref) is True
         assert not await sandbox.alive(ref)
+
+
+ELSEWHERE = """
+import os, socket, sys
+os.chdir(os.path.dirname(os.environ["HOME"]) + "/keeper")
+os.unlink("ctl.sock")
+if sys.argv[1]:
+    os.symlink(sys.argv[1], "ctl.sock")
+print("moved", flush=True)
+with socket.create_connection(("127.0.0.1", 8484)) as model:
+    model.sendall(b"x")
+    sys.stdin.read()
+"""
+
+
+async def test_a_link_in_place_of_the_keeper_s_socket_is_not_followed(
+    sandbox: DockerSandbox, workspace: Path, tmp_path: Path
+) -> None:
+    """Who else has a socket on this host, such as the engine itself, is not spoken to."""
+    heard: list[bytes] = []
+
+    async def hear(stream: SocketStream) -> None:
+        heard.append(await stream.receive())
+
+    async with await anyio.create_unix_listener(tmp_path / "s") as other, anyio.create_task_group() as tasks:
+        tasks.start_soon(other.serve, hear)
+        async with life(sandbox, spec(workspace, "python3", "-c", ELSEWHERE, f"{tmp_path}/s")) as (ref, link):
+            await said_by(link, b"moved\n")
+            assert not await sandbox.alive(ref)
+            with pytest.raises(KeeperGone):
+                await sandbox.attach(ref, 2)
+        tasks.cancel_scope.cancel()
+    assert heard == []
+
+
+async def test_a_life_whose_socket_is_deleted_is_over_for_all_who_wait(
+    sandbox: DockerSandbox, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No request of it can be taken any more: else its model would never answer, and nobody would know."""
+    monkeypatch.setattr("harness_durable_sandboxes.link.GOODBYE_TIME", 0.2)
+    async with life(sandbox, spec(workspace, "python3", "-c", ELSEWHERE, "")) as (_, link):
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_takes_all, link)
+                with pytest.raises(KeeperGone):
+                    await everything(link)
+
+
+async def _takes_all(link: KeeperLink) -> None:
+    with suppress(KeeperGone):
+        async for _ in link.requests():
+            raise AssertionError("it was taken")
 
 
 async def test_what_a_harness_leaves_cannot_be_used_to_reach_out_when_it_is_deleted(

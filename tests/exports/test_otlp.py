@@ -85,9 +85,9 @@ def attribute(span: dict[str, Any], name: str) -> Any:
     return next(iter(found[0].values())) if found else None
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-async def test_a_receiver_takes_a_history(receiver: Receiver, path: Path) -> None:
-    world, session = await history(path)
+async def test_a_receiver_takes_a_history(receiver: Receiver) -> None:
+    """One of them: it prints all that it ever received."""
+    world, session = await history(next(path for path in HISTORIES if path.stem == "format-1-claude-code"))
     assert await received(receiver, await gather(world, session, Redaction())) == 1
     [lost] = receiver.spans("life 1")
     assert "STATUS_CODE_ERROR" in lost

@@ -53,7 +53,7 @@ class ClaudeRig(Rig):
 
 class CodexRig(Rig):
     pinned, model, mark = CODEX, "gpt-5.5", b"app-server"
-    texts = ("/compact now", "# AGENTS.md instructions", "!ls", "<environment_context>")
+    texts = ("/compact now", "# AGENTS.md instructions", "!ls")
     mistakes = ((ToolUse("exec_command", {"bad": 1}, id="call_bad"),), "missing field")
 
     @staticmethod
@@ -149,7 +149,7 @@ def versions(rig: type[Rig]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("version", rig.pinned.supported if FULL else rig.pinned.supported[:1])
 
 
-def some(short: Sequence[object], *rest: object) -> Sequence[object]:
+def some(short: Sequence[T], *rest: T) -> Sequence[T]:
     """Values of a parameter, of which a short run has the first ones."""
     return (*short, *rest) if FULL else short
 

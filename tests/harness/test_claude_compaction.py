@@ -1,4 +1,4 @@
-"""With both real binaries: what we leave out after a compaction, the harness does not miss."""
+"""With the real binary: what we leave out after a compaction, the harness does not miss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C119: calls whose input is nested 10,000 levels deep, with both real binaries."""
+"""C119: calls whose input is nested 10,000 levels deep, with the real binary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image that the provider refuses, with both real binaries: the turn goes on, and so does the session."""
+"""An image that the provider refuses, with the real binary: the turn goes on, and so does the session."""
 
 from __future__ import annotations
 

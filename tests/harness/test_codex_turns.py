@@ -80,6 +80,18 @@ async def test_a_second_message_goes_on_with_the_same_conversation(tmp_path: Pat
         assert len(rig.requests) == 2
 
 
+async def test_a_text_that_looks_like_the_harness_s_own_frame_reaches_the_model(
+    tmp_path: Path, version: str
+) -> None:
+    """Also in the turn after it. The scripted model takes it for a frame, too, and it is counted raw."""
+    text = "<environment_context>"
+    async with CodexRig.open(tmp_path, version, Script((say("read"), say("again")))) as rig:
+        await rig.say(text)
+        state = await rig.say("and now?", "m-2")
+        assert state.turns["m-2"].status == "completed"
+        assert str(rig.requests[-1].body["input"]).count(f"'text': {text!r}") == 1
+
+
 async def test_a_no_does_not_take_the_question_beside_it_away(tmp_path: Path, version: str) -> None:
     both = Reply((bash("echo a > a", "call_1"), bash("echo b >> b", "call_2")))
     script = Script((both, say("done")))

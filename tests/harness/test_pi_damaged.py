@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness_durable.journal import Inbox
 from harness_durable.testing.provider import say
-from harness_durable_adapters.common.lost import OPENING
 from harness_durable_adapters.common.shapes import decode, mapping, objects, word
 from harness_durable_adapters.pi.entries import parse, path
-from tests.harness.rig import SESSION, Rig
+from tests.harness.damage import told_once
 from tests.harness.rigs import PiRig, versions
 from tests.unit.pi_samples import HEADER, assistant, invented, real, result, user
 
@@ -84,31 +82,10 @@ TALK = [
 async def test_c001_the_model_is_told_once_what_a_damaged_file_lost(
     tmp_path: Path, version: str, place: int, at: str, death: str
 ) -> None:
-    """The first message, a call, or the last word is torn. The first life dies before the model is asked, or
-    before it hears the answer: that is then given to it again, and not paid twice."""
+    """The first message, a call, or the last word is torn."""
     lines = [line[:-20] if number == place else line for number, line in enumerate(TALK)]
     where = f"{len(lines[place])} bytes at byte {sum(len(line) + 1 for line in lines[:place])}"
     async with PiRig.open(tmp_path, version, lambda _: say("read")) as rig:
-        await rig.brought(lines)
-        await rig.go("what did we do?")
-        await rig.crashed(at, death)
-        state = await rig.finished()
-        assert state.turns["m-1"].status == "completed", state.turns["m-1"].reason
-        told = rig.notes()
-        assert [text == OPENING for text in told] == ([True, False] if place == 1 else [False])
-        assert "1 line of this conversation's record could not be read" in told[-1]
-        assert where in told[-1]
-        assert ("the result of 1 call is left out" in told[-1]) == (place == 2)
-        await (await Inbox.open(rig.world, SESSION)).accept("m-2", "and now?")
-        state = await rig.work()
-        assert state.turns["m-2"].status == "completed"
-        assert rig.notes() == told, "not once more, and not forgotten"
-        assert {"refused"}.isdisjoint(line.kind for line in rig.provider.ledger.tally().lines)
-        assert rig.paid() == 2
-        assert await rig.source() == b"\n".join(lines), "the damaged record itself stays"
-
-
-def notes(rig: Rig) -> list[str]:
-    """What the model reads of us in the last request."""
-    blocks = [block for message in rig.requests[-1].messages for block in message.blocks()]
-    return [block.text for block in blocks if "Note by harness-durable" in block.text]
+        told = await told_once(rig, lines, at, death, opening=place == 1)
+        assert where in told
+        assert ("the result of 1 call is left out" in told) == (place == 2)

@@ -162,7 +162,7 @@ async def test_a_finished_turn_whose_end_was_not_recorded_is_only_closed(tmp_pat
 @pytest.mark.parametrize(
     "at",
     some(
-        ("transcript.appended",),
+        ("transcript.appended:2",),
         "life.started",
         "model.requested",
         "model.completed",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 @each(short=RIGS)
 async def test_a_message_is_answered_and_its_tools_are_recorded(tmp_path: Path, kind: Kind) -> None:
     """The message is one that a harness could take for an order to itself."""
-    use = kind.rig.shell("echo out; echo err >&2", "call_1")
+    use = kind.rig.shell("echo out; sleep 0.5; echo err >&2", "call_1")  # two pipes keep no order
     async with kind.open(tmp_path, Script((does(Text("I look"), use), say("done")))) as rig:
         state = await rig.say(rig.texts[0])
         assert last_user_text(rig.requests[0]).strip() == rig.texts[0]

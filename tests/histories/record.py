@@ -1,4 +1,5 @@
-"""Records a log for this folder: ``python -m tests.histories.record [ADAPTER]``, once per format and adapter.
+"""Records a log for this folder: ``python -m tests.histories.record [ADAPTER [NAME]]``, once per format,
+adapter, and name for what is new in it.
 
 The demo's first worker is killed with its harness, the second one finishes the turn. What other people wrote
 (the harness's prompts and tool descriptions) is replaced by filler of the same length, and what belongs to
@@ -7,22 +8,24 @@ this machine by names that mean nothing; the shape of everything stays as it was
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
 import msgspec
 
-from harness_durable import codec
+from harness_durable import codec, workspace
 from harness_durable.demo.stage import Stage
 from harness_durable.demo.story import SESSION, Cast, play
-from harness_durable.events import FORMAT
+from harness_durable.events import FORMAT, WorkspaceCommitted
 from harness_durable.journal import Reader
 from harness_durable.journal.reader import entry_of
-from harness_durable.payload import Payload, pack
+from harness_durable.payload import Payload, expand, pack
 from harness_durable.transfer import export_session
 from harness_durable.world import RowUpdate, StoredRecord, World
 from harness_durable.worlds import open_world
@@ -37,10 +40,11 @@ MARK = "<system-reminder>"
 """With it begins what a harness adds to other people's texts."""
 
 
-def main(adapter: str = "claude-code") -> None:
-    target = HERE / f"format-{FORMAT}-{adapter}.jsonl"
+def main(adapter: str = "claude-code", name: str = "") -> None:
+    target = HERE / f"format-{FORMAT}-{adapter}{name and '-' + name}.jsonl"
     if target.exists():
         sys.exit(f"{target.name} exists; a log that was released is never recorded anew")
+    os.environ["HARNESS_DURABLE_WORKSPACE_EXCLUDE"] = "__pycache__"  # compiled files name their machine
     with tempfile.TemporaryDirectory(prefix="hd-history-") as scratch:
         stage = Stage(Path(scratch).resolve() / "demo")
         stage.set_up()
@@ -72,6 +76,8 @@ async def _cleaned(world: World, clean: World, root: str) -> None:
     blobs: dict[str, bytes] = {}
     for record in await world.read(SESSION):
         event = entry_of(record, SESSION).event
+        if isinstance(event, WorkspaceCommitted):
+            blobs.update(await _files(world, event.root, root))
         changes: dict[str, Any] = {}
         for name in event.__struct_fields__:
             value = getattr(event, name)
@@ -86,6 +92,14 @@ async def _cleaned(world: World, clean: World, root: str) -> None:
         body = body.replace(root.encode(), HOME.encode())
         records.append(msgspec.structs.replace(record, body=body))
     await clean.restore(SESSION, records, blobs, RowUpdate(row.status, row.due))
+
+
+async def _files(world: World, files: str, root: str) -> dict[str, bytes]:
+    """The blobs of a snapshot, as they are: the demo's files name no machine."""
+    names = await workspace.names(files, partial(world.blob, SESSION))
+    found = {name: await world.blob(SESSION, name) for name in names}
+    assert not any(root.encode() in expand(name, stored) for name, stored in found.items())
+    return found
 
 
 async def _payload(reader: Reader, payload: Payload, root: str, blobs: dict[str, bytes]) -> Payload:
@@ -128,4 +142,4 @@ def _filler(text: str) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:3])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, cast
 
-from harness_durable import events
+from harness_durable import events, workspace
 from harness_durable.journal import Reader
 from harness_durable.journal.requests import body_of
 from harness_durable.payload import Payload
@@ -34,6 +35,23 @@ async def summary(reader: Reader) -> dict[str, Any]:
         "requests": [len(await body_of(reader, state, call, "messages")) for call in state.model_calls],
         "transcripts": {file: transcript.lines for file, transcript in state.transcripts.items()},
         "payloads": await _payloads(reader),
+        **({"files": await _files(reader, state)} if state.files.steps else {}),
+    }
+
+
+async def _files(reader: Reader, state: Session) -> dict[str, Any]:
+    """The content of every file of the last snapshot is read."""
+    files, read = state.files, partial(reader.world.blob, reader.session)
+    found = [entry.event async for entry in reader.entries()]
+    changed = await workspace.diff("", files.root, read)
+    return {
+        "steps": [
+            {"cause": event.cause, "changes": [f"{one.op} {one.path}" for one in event.changes]}
+            for event in found
+            if isinstance(event, events.WorkspaceCommitted)
+        ],
+        "content": {change.path: len(await workspace.content(change.new, read)) for change in changed},
+        "uncovered": files.uncovered_seq,
     }
 
 

@@ -48,7 +48,7 @@ async def imported(path: Path, url: str) -> AsyncGenerator[tuple[World, str]]:
 
 
 def test_there_is_a_history_of_the_first_format_and_each_has_its_summary() -> None:
-    assert "format-1-claude-code" in [path.stem for path in HISTORIES]
+    assert {"format-1-claude-code", "format-1-claude-code-files"} <= {path.stem for path in HISTORIES}
     assert all(path.with_suffix(".json").exists() for path in HISTORIES)
 
 

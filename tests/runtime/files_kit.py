@@ -13,13 +13,24 @@ from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.journal import Inbox, Reader
 from harness_durable.runtime.driver import Driver
 from harness_durable.runtime.equipment import Equipment
-from harness_durable.sandbox import Link
+from harness_durable.sandbox import LifeRef, Link
 from harness_durable.state import Session
 from harness_durable.world import Owner, World
 from tests.runtime.kit import Harness, Place, Script, equipped
 from tests.unit.session_kit import AGENT, SESSION, asked
 
 OWNERS = [Owner(f"worker-{letter}", "here", number) for number, letter in enumerate("abcdef", 1)]
+
+
+class Elsewhere(Place):
+    """The sandbox of another host. ``name`` is the host's."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._host = host
+
+    def locate(self, life: str) -> LifeRef:
+        return msgspec.structs.replace(super().locate(life), host=self._host)
 
 
 class Rig:
@@ -35,8 +46,9 @@ class Rig:
         self.workers = iter(OWNERS)
         self._death = anyio.CancelScope()
 
-    async def accept(self, *messages: str, files: ev.Keeping = "durable") -> Inbox:
-        agent = msgspec.structs.replace(AGENT, workspace=str(self.workspace), files=files)
+    async def accept(self, *messages: str, files: ev.Keeping = "durable", name: str = "") -> Inbox:
+        """``name``: of the workspace, where each host has it in a folder of its own."""
+        agent = msgspec.structs.replace(AGENT, workspace=name or str(self.workspace), files=files)
         inbox = await Inbox.create(self.world, SESSION, agent)
         for message in messages:
             await inbox.accept(message, "do it")
@@ -55,6 +67,13 @@ class Rig:
         await self.world.register(owner)
         claim = await self.world.claim_session(owner, SESSION, take_over=True)
         return await Driver.open(self.world, claim, owner, equipment, lambda: True)
+
+    def on(self, host: str) -> Path:
+        """From now on we are on this host; its workspace."""
+        self.place = Elsewhere(host)
+        root = self.folder / host
+        self.settings |= {"run_dir": str(root / "run"), "workspaces": root}
+        return root / "work"
 
     def equipment(self, *scripts: Script) -> Equipment:
         return equipped(Harness(*scripts), self.place, **self.settings)

@@ -26,7 +26,7 @@ from harness_durable.journal import Inbox
 from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN
 from harness_durable.recovery import MAX_FRUITLESS
 from harness_durable.runtime.lives import MAX_IN_VAIN
-from harness_durable.sandbox import Link, Request
+from harness_durable.sandbox import LifeRef, Link, Request
 from harness_durable.world import Owner
 from tests.runtime.kit import (
     Harness,
@@ -235,10 +235,23 @@ async def test_a_keeper_that_serves_a_newer_worker_ends_the_driver_and_not_the_l
     place.attach_fails = [StaleEpoch(2, 3)]
     await begun(world)
     held = await driver(world, equipped(place=place))
+    await world.claim_session(THIRD, SESSION, take_over=True)
     with pytest.raises(BaseException) as lost:
         await held.run()
-    assert lost.group_contains(StaleEpoch)
+    assert lost.group_contains(WriterFenced)
     assert (place.lives, place.reaped) == ({"L1"}, [])
+
+
+async def test_who_says_that_it_serves_a_worker_of_which_the_log_knows_nothing_is_no_keeper() -> None:
+    """A harness can take its keeper's place in the run directory. Its life is ended all the same."""
+    world, place = Store(), Place("L1")
+    place.attach_fails = [StaleEpoch(2, 99)]
+    place.epochs["L1"] = 99
+    await begun(world)
+    state = await driven(world, equipped(place=place))
+    assert state.turns["m-1"].status == "completed"
+    assert place.reaped[0] == "L1"
+    assert "epoch 99" in state.lives["L1"].reason
 
 
 # -------------------------------------------------------------------------------- superseded, fails
@@ -377,18 +390,24 @@ async def test_each_host_has_the_workspace_in_a_folder_of_its_own() -> None:
 @pytest.mark.parametrize("moment", ["it settled the turn", "it gave up the life"])
 async def test_a_worker_that_was_paused_does_not_end_the_life_of_its_successor(moment: str) -> None:
     """It had asked the log just before; the newer one attached in between."""
-    world, place = Store(), Place()
+    world = Store()
+
+    class Late(Place):
+        async def reap(self, ref: LifeRef, epoch: int | None = None) -> bool:
+            await world.claim_session(THIRD, SESSION, take_over=True)
+            self.epochs[ref.life] += 1
+            return await super().reap(ref, epoch)
 
     async def superseded(ctx: LifeContext, link: Link) -> TurnEnd:
-        place.epochs[ctx.life] += 1
         if moment == "it gave up the life":
             raise HarnessStuck("it hangs; try again")
         return TurnEnd("completed", "done")
 
     await accepted(world, "m-1")
+    place = Late()
     with pytest.raises(ExceptionGroup) as raised:
         await driven(world, equipped(Harness(superseded), place))
-    assert raised.group_contains(StaleEpoch)
+    assert raised.group_contains(WriterFenced)
     assert len(place.lives) == 1
     assert place.reaped == []
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import shutil
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import anyio
@@ -12,11 +15,15 @@ import pytest
 from harness_durable import workspace
 from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.journal.calls import Told
-from harness_durable.sandbox import Link
+from harness_durable.sandbox import LifeRef, Link
+from harness_durable.workspace import rollback as rollback_module
+from harness_durable.workspace import sink
 from harness_durable.worlds import open_world
 from tests.runtime.files_kit import Rig, calls, tree, writes
 from tests.runtime.kit import Store, completes
 from tests.unit.session_kit import SESSION, asked
+from tests.unit.workspace.kit import write
+from tests.worlds.postgres_support import wait_for
 
 
 @pytest.fixture(params=["sqlite", "file"])
@@ -189,8 +196,7 @@ async def test_a_restore_that_was_cut_off_after_the_folder_was_there_is_finished
     await rig.accept("m-1")
     await rig.lost_in(calls(writes("a.txt", "a"), lambda _: None, then=rig.dies))
     equipment = rig.equipment()
-    equipment.beside(SESSION).mkdir(parents=True, exist_ok=True)
-    (equipment.beside(SESSION) / "restoring").touch()
+    (equipment.beside(SESSION) / "restoring").write_text((await rig.state()).files.root)
     await rig.drive(completes())
     assert [cause for cause, _ in await rig.told()] == ["turn_start", "call", "restored"]
     assert rig.place.ran == [(("sh", "-c", "touch set-up"), rig.workspace)]
@@ -273,3 +279,174 @@ async def test_a_step_over_the_limit_is_said_and_never_an_old_state(rig: Rig) ->
     assert (last.skipped, last.root) == ("", first.root)
     state = await rig.state()
     assert (state.files.uncovered_seq, state.files.skipped) == (0, "")
+
+
+# ------------------------------------------------------------------------------------------- hosts
+
+
+async def test_a_workspace_that_stood_still_while_the_session_was_elsewhere_is_brought_up_to_date(
+    rig: Rig,
+) -> None:
+    there, inbox = rig.on("one"), await rig.accept("m-1", name="work")
+    write(there, {"kept.txt": "one\n", "old.txt": "x", ".gitignore": "ignored\n", "ignored": "one's"})
+    await rig.drive(calls(writes("a.txt", "a")))
+    here = rig.on("two")
+    await inbox.accept("m-2", "go on")
+    await rig.drive(calls(writes("a.txt", "newer"), lambda place: (place / "old.txt").unlink()))
+    assert tree(here) == {"kept.txt": "one\n", "a.txt": "newer", ".gitignore": "ignored\n"}
+    rig.on("one")
+    await inbox.accept("m-3", "go on")
+    state = await rig.drive(calls(writes("b.txt", "b")))
+    assert tree(there) == {**tree(here), "b.txt": "b", "ignored": "one's"}
+    *_, found, restored, last = await rig.commits()
+    assert [found.cause, restored.cause, last.cause] == ["found", "restored", "call"]
+    assert restored.root == found.parent, "what the other host did is the truth again"
+    told = [m.text.text or "" for m in state.messages.values() if m.remark][-1]
+    assert "brought to the last step" in told and "Not brought along, because not saved: ignored" in told
+
+
+async def test_a_catching_up_that_was_cut_off_is_finished(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, inbox = rig.on("one"), await rig.accept("m-1", name="work")
+    write(there, {"kept.txt": "one\n"})
+    await rig.drive(calls(writes("a.txt", "a"), writes("b.txt", "b")))
+    here = rig.on("two")
+    await inbox.accept("m-2", "go on")
+    await rig.drive(calls(writes("a.txt", "newer"), writes("b.txt", "newer"), writes("c.txt", "c")))
+    rig.on("one")
+    await inbox.accept("m-3", "go on")
+    real, left = rollback_module._Back._make, [2]  # pyright: ignore[reportPrivateUsage]  # in its middle
+
+    def cut(*words: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyError("the worker dies here")
+        real(*words)  # type: ignore[arg-type]  # as they came
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rollback_module._Back, "_make", cut)  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(ExceptionGroup):
+            await rig.drive(completes())
+    assert tree(there) not in (tree(here), {"kept.txt": "one\n", "a.txt": "a", "b.txt": "b"})
+    await rig.drive(completes())
+    assert tree(there) == tree(here)
+    assert (await rig.commits())[-1].cause == "restored"
+
+
+async def test_a_workspace_that_somebody_worked_in_while_the_session_was_elsewhere_is_left_as_it_is(
+    rig: Rig,
+) -> None:
+    there, inbox = rig.on("one"), await rig.accept("m-1", name="work")
+    write(there, {"kept.txt": "one\n"})
+    await rig.drive(calls(writes("a.txt", "a")))
+    rig.on("two")
+    await inbox.accept("m-2", "go on")
+    await rig.drive(calls(writes("a.txt", "newer")))
+    rig.on("one")
+    write(there, {"mine.txt": "by a person"})
+    await inbox.accept("m-3", "go on")
+    await rig.drive(completes())
+    assert tree(there) == {"kept.txt": "one\n", "a.txt": "a", "mine.txt": "by a person"}
+    assert (await rig.commits())[-1].cause == "turn_start"
+
+
+# ----------------------------------------------------------------------------------------- trouble
+
+
+async def test_an_error_of_ours_in_a_scan_takes_no_outcome_along(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.accept("m-1")
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    async def breaks(ctx: LifeContext) -> None:
+        monkeypatch.setattr(workspace.Tracker, "scan", broken)
+
+    state = await rig.drive(calls(writes("a.txt", "a"), then=breaks))
+    assert (state.turns["m-1"].status, state.tool_calls["c1"].outcome) == ("completed", "completed")
+    assert state.files.uncovered_seq and "ZeroDivisionError: ours" in state.files.skipped
+    assert len(state.turns["m-1"].lives) == 1
+
+
+async def test_a_link_where_the_workspace_was_needs_a_person(rig: Rig) -> None:
+    inbox = await rig.accept("m-1")
+    await rig.drive(completes())
+    shutil.rmtree(rig.workspace)
+    rig.workspace.symlink_to("nowhere")
+    await inbox.accept("m-2", "go on")
+    turn = (await rig.drive(completes())).turns["m-2"]
+    assert turn.status == "needs_input" and "is a link" in turn.reason
+
+
+async def test_a_stop_needs_no_workspace(rig: Rig) -> None:
+    rig.on("one")
+    inbox = await rig.accept("m-1", name="work")
+    write(rig.folder / "one/work", {"kept.txt": "one\n"})
+    await rig.lost_in(calls(writes("a.txt", "a"), then=rig.dies))
+    await inbox.request_stop("anna")
+    rig.settings.pop("workspaces")
+    assert (await rig.drive(completes())).turns["m-1"].status == "cancelled"
+
+
+async def test_a_model_is_told_what_a_roll_back_did_not_touch(rig: Rig) -> None:
+    config = rig.workspace / ".git/config"
+    write(rig.workspace, {".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[user]\n\tname = a\n"})
+    await rig.accept("m-1")
+
+    def secret(place: Path) -> None:
+        config.write_text("[http]\n\textraheader = Authorization: hunter2\n")
+        (place / "kept.txt").write_text("spoilt")
+
+    await rig.lost_in(calls(writes("a.txt", "a"), secret, then=rig.dies))
+    state = await rig.drive(completes(), roll_back=True)
+    assert (rig.workspace / "kept.txt").read_text() == "one\n" and "hunter2" in config.read_text()
+    (told,) = (message.text.text or "" for message in state.messages.values() if message.remark)
+    assert "Left as they are: .git/config (has credentials" in told
+
+
+# ---------------------------------------------------------------------------------------- progress
+
+
+async def test_a_large_first_snapshot_says_how_far_it_is(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "BATCH", 1 << 20)
+    monkeypatch.setattr(sink, "WITH_EVENT", 2 << 20)
+    for number in range(8):
+        (rig.workspace / f"large{number}").write_bytes(os.urandom(1 << 20))
+    await rig.accept("m-1")
+    driver = await rig.driver(rig.equipment(completes()))
+    said: list[str] = []
+    driver.lives.files.show = said.append
+    await driver.run()
+    assert said[0] == "saving the files of the workspace for the first time" and said[-1] == ""
+    stored = [int(line.split()[6]) for line in said if "MB stored so far" in line]
+    assert len(stored) >= 2 and stored == sorted(stored) and 4 <= stored[-1] <= 8
+    first = (await rig.commits())[0]
+    assert first.counts.added == 9 and first.stored_bytes > 8 << 20
+
+
+async def test_what_processes_of_the_life_have_mapped_is_looked_at(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def acting(ref: LifeRef) -> list[int]:
+        asked.append(ref.life)
+        return [os.getpid()]
+
+    monkeypatch.setattr(rig.place, "acting", acting, raising=False)
+    (rig.workspace / "map").write_bytes(b"A" * 8192)
+    with (rig.workspace / "map").open("r+b") as file, mmap.mmap(file.fileno(), 8192) as mapped:
+
+        def store(text: bytes) -> Callable[[Path], object]:
+            def act(place: Path) -> None:
+                quiet = (place / "map").stat().st_mtime_ns + 50_000_000  # what is racy is read in any case
+                wait_for(lambda: time.time_ns() > quiet)
+                mapped[0:4] = text
+
+            return act
+
+        await rig.accept("m-1")
+        state = await rig.drive(calls(store(b"BBBB"), store(b"CCCC"), store(b"DDDD")))
+    assert [counts for _, counts in await rig.told()][1:] == [{"modified": 1}] * 3
+    assert set(asked) == set(state.turns["m-1"].lives)

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from harness_durable import recovery
-from harness_durable.errors import DamagedLog, StorageUnavailable
+from harness_durable.errors import DamagedLog, SandboxUnavailable, StorageUnavailable
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.orphans import Sweeper
 from harness_durable.runtime.worker import Worker
@@ -126,6 +126,26 @@ async def test_lives_of_a_deleted_session_are_ended() -> None:
     equipment = equipped(None, here)
     here.put("L1", "deleted", equipment.origin)
     assert await swept(world, equipment) == ["L1"]
+
+
+async def test_a_sandbox_that_cannot_be_asked_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is one forgotten which this worker does not use, if somebody has used it here before."""
+
+    class Away(Host):
+        async def list_lives(self) -> Sequence[FoundLife]:
+            raise SandboxUnavailable("its engine is away; start it")
+
+    world, here = Store(), Host()
+    equipment = equipped(None, Away(), run_dir=tmp_path)
+    assert equipment.sandboxes() == ["local"]
+    (tmp_path / "docker").mkdir()
+    assert equipment.sandboxes() == ["local", "docker"]
+    equipment = Equipment(equipment.settings, _sandboxes={"local": Away(), "docker": here})
+    here.put("L1", "deleted", equipment.origin)
+    assert await swept(world, equipment) == ["L1"]
+    assert any("in local could not be looked for: its engine" in message for message in caplog.messages)
 
 
 async def test_lives_of_other_apps_and_other_worlds_are_none_of_our_business() -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from harness_durable.adapter import LifeContext, TurnEnd
-from harness_durable.errors import Conflict, StaleEpoch, StorageUnavailable, WriterFenced
+from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
 from harness_durable.journal import Inbox, Reader
 from harness_durable.journal.calls import Told
 from harness_durable.journal.requests import body_of
@@ -92,9 +92,8 @@ async def test_a_store_that_stays_away_ends_the_driver_and_leaves_the_life_as_it
     assert all(hold.closed for hold in place.holds)
 
 
-@pytest.mark.parametrize("gone", [StorageUnavailable("away just then; wait"), StaleEpoch(1, 2)])
-async def test_a_life_is_left_as_it_is_when_the_store_or_the_owner_is_gone(gone: Exception) -> None:
-    world, place = Store(), Place()
+async def test_a_life_is_left_as_it_is_when_the_store_is_gone() -> None:
+    world, place, gone = Store(), Place(), StorageUnavailable("away just then; wait")
     await accepted(world, "m-1")
     held = await driver(world, equipped(Harness(raises(gone)), place))
     with pytest.raises(BaseException) as trouble:

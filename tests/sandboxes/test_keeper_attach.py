@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
 
 from harness_durable.errors import KeeperGone, KeeperIncompatible, SandboxUnavailable, StaleEpoch
 from harness_durable.testing.sandboxes.bench import everything, said_by
 from harness_durable_sandboxes import client
 from harness_durable_sandboxes.client import connect, dial, encode_line
-from harness_durable_sandboxes.keeper import PROTOCOL
+from harness_durable_sandboxes.keeper import CHUNK, PROTOCOL
 from harness_durable_sandboxes.link import attach
 from tests.sandboxes.keeper_kit import TOKEN, attached, life, taken, until
 
@@ -167,3 +170,42 @@ async def test_dialling_a_port_where_nobody_listens_ends_at_once(tmp_path: Path)
             await stream.receive()
         await stream.aclose()
         await until(link.pid)
+
+
+async def test_a_worker_without_descriptors_does_not_take_a_keeper_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_left(path: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with life(tmp_path / "run", "cat") as one:
+        monkeypatch.setattr(anyio, "connect_unix", none_left)
+        with pytest.raises(SandboxUnavailable, match="ulimit -n"):
+            await connect(one.run)
+        monkeypatch.undo()
+
+
+async def test_who_never_ends_a_line_in_a_keepers_place_does_not_fill_the_memory(tmp_path: Path) -> None:
+    sent = 0
+
+    async def pose(stream: SocketStream) -> None:
+        nonlocal sent
+        async with stream:
+            await stream.receive()
+            hello = {"v": PROTOCOL, "ok": True, "epoch": 1, "pid": 1, "in": 0, "out": 0, "exit": None}
+            await stream.send(encode_line(**hello))
+            with suppress(anyio.BrokenResourceError):
+                while True:
+                    await stream.send(b" " * CHUNK)
+                    sent += CHUNK
+
+    (tmp_path / "out.log").touch()
+    door = await anyio.create_unix_listener(tmp_path / "ctl.sock")
+    async with door, anyio.create_task_group() as tasks:
+        tasks.start_soon(door.serve, pose)
+        link = await attach(tmp_path, TOKEN, 1)
+        with anyio.fail_after(20), pytest.raises(KeeperIncompatible, match="not its keeper"):
+            await everything(link)
+        await link.aclose()
+        tasks.cancel_scope.cancel()
+    assert sent < 8 << 20

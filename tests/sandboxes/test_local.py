@@ -57,6 +57,20 @@ def keepers(ref: LifeRef, guard: bool = False) -> list[int]:
     return processes.find(processes.keeper_of(Path(ref.run_dir) / "keeper", guard))
 
 
+async def test_what_acts_in_a_life_is_known_by_its_pids_on_this_host(tmp_path: Path, watch: Watch) -> None:
+    sandbox = LocalSandbox(tmp_path / "run")
+    async with family(sandbox, watch) as ref:
+
+        def sleeping() -> int:
+            return sum(Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in sandbox.acting(ref))
+
+        await until(lambda: sleeping() == 3)
+        assert os.getpid() not in sandbox.acting(ref)
+        assert sandbox.acting(sandbox.locate("another")) == []
+        assert not sandbox.acting(msgspec.structs.replace(ref, host="elsewhere"))
+    assert sandbox.acting(ref) == []
+
+
 async def test_a_life_is_private_to_its_user(tmp_path: Path) -> None:
     sandbox = LocalSandbox(tmp_path / "lives")
     ref, link = await sandbox.start(spec("one", "cat", files={"secret": b"x"}), 1)

@@ -41,7 +41,7 @@ def test_nothing_is_allowed_unless_it_is_named() -> None:
     [
         "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
         "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fd00::1", "ff02::1", "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::",
+        "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "fec0::1", "::127.0.0.1", "64:ff9b:1::1",
     ],
 )  # fmt: skip
 def test_a_name_that_leads_inside_is_not_reached_unless_that_is_allowed(address: str) -> None:

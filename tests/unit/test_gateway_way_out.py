@@ -80,12 +80,14 @@ async def test_a_plain_request_is_passed_on_without_what_is_the_proxy_s() -> Non
     async with listening(echo) as there, proxy(private=f"localhost:{there}") as port:
         said = await asked(
             port,
-            b"POST http://localhost:%d/a?b=c HTTP/1.1\r\nHost: localhost\r\nX-Mine: kept\r\n"
+            b"POST http://localhost:%d/a?b=c HTTP/1.1\r\nHost: inside.test\r\nX-Mine: kept\r\n"
             b"Proxy-Authorization: secret\r\nConnection: keep-alive\r\nContent-Length: 4\r\n\r\nbody" % there,
         )
     assert said.startswith(b"<POST /a?b=c HTTP/1.1\r\n"), said
     assert b"X-Mine: kept" in said or b"x-mine: kept" in said
     assert b"secret" not in said
+    assert b"inside.test" not in said, "another host of the same address, which nobody has judged"
+    assert b"host: localhost:%d\r\n" % there in said
     assert b"keep-alive" not in said
     assert said.endswith(b"\r\n\r\nbody>")
 

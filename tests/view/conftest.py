@@ -16,7 +16,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
 
 from harness_durable.worlds import open_world
-from tests.view.logs import everything, hostile, long, write
+from tests.view.logs import everything, hostile, long, worker_lost, write
 
 LONG = 6_000
 """Events of the long session."""
@@ -32,6 +32,7 @@ async def _fill(url: str) -> None:
     try:
         await write(world, "story", everything())
         await write(world, "long", long(LONG))
+        await write(world, "worker", worker_lost())
         log, blobs = hostile()
         await write(world, "hostile", log, blobs)
     finally:

@@ -153,6 +153,32 @@ def everything() -> Log:
     ]
 
 
+def worker_lost() -> Log:
+    """A worker dies while a tool of ours runs in it; its agent lives on, and the model runs it again."""
+    given = b'{"version":"1.4.2"}'
+    return [
+        ev.SessionCreated(1, "native", AGENT),
+        ev.MessageAccepted("m-1", text("Deploy.")),
+        ev.TurnStarted("m-1"),
+        ev.LifeStarted("L1", "m-1", "local", "/run/L1", "here/boot", "2.1.0"),
+        *model("c1", "L1", "I deploy it.", "t1", "t2"),
+        asked("t1", "mcp__durable__deploy", given, "c1", origin="custom"),
+        asked("t2", "Bash", b'{"command":"sleep 9"}', "c1"),
+        ev.ToolReleased("t2", "L1"),
+        ev.ToolReleased("t1", "L1", "key"),
+        ev.LifeAttached("L1", "worker-two"),
+        ev.ToolUnknown("t1", text("outcome_unknown: look first")),
+        ev.TurnResumed("m-1", "L1", "attach"),
+        done("t2", ""),
+        *model("c2", "L1", "It is not there; I deploy it again.", "t3"),
+        asked("t3", "mcp__durable__deploy", given, "c2", origin="custom"),
+        ev.ToolReleased("t3", "L1", "key-t3"),
+        done("t3", "deployed"),
+        ev.TurnCompleted("m-1", text("Deployed.")),
+        ev.LifeEnded("L1", SETTLED),
+    ]
+
+
 HOSTILE = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     "\x1b[31mred\x1b[0m \u202etxt.exe\u202c <svg onload=\"document.title='owned'\"></svg>"

@@ -24,7 +24,7 @@ from harness_durable.view.log import FileLog
 from harness_durable.view.sheet import Sheet
 from harness_durable.world import Salvage, StoredRecord
 from tests.unit.memory_world import MemoryWorld
-from tests.view.logs import LOST, Log, everything, hostile, long, message, records, text, write
+from tests.view.logs import LOST, Log, everything, hostile, long, message, records, text, worker_lost, write
 
 
 async def sheet_of(log: Log, blobs: dict[str, bytes] | None = None) -> Sheet:
@@ -66,6 +66,14 @@ async def test_facts_and_texts_carry_the_place_from_which_they_are_known() -> No
     assert [one.name for one in found.texts if one.seq == outcome] == ["result"]
 
 
+async def test_the_facts_of_a_death_in_a_container_say_how() -> None:
+    killed = ev.LifeEnded("L1", "its keeper is gone: its container was killed", 137, "oom", 2)
+    sheet = await sheet_of([*everything()[:6], killed, ev.TurnInterrupted("m-1", "gone")])
+    found = {one.label: one.value for one in (await detail(sheet, 7)).facts}
+    assert found["how"] == "it was killed because the memory of its sandbox was used up"
+    assert (found["exit code"], found["killed for want of memory"]) == ("137", "2")
+
+
 async def test_an_answer_from_the_log_is_told_with_the_life_that_used_it() -> None:
     sheet = await sheet_of(everything())
     found = await detail(sheet, item(sheet, "replay"))
@@ -92,6 +100,14 @@ async def test_a_crash_shows_what_the_model_was_told_before_and_on_return() -> N
     ]
     assert found[2].text == "cut off"
     assert (found[0].seq, found[2].seq) == (8, 11)
+
+
+async def test_the_death_of_a_worker_shows_that_as_well() -> None:
+    sheet = await sheet_of(worker_lost())
+    before, after, added = (await detail(sheet, item(sheet, "attached"))).texts
+    assert "before c1" in before.text
+    assert after.label.startswith("After: what it was told on return")
+    assert "before c2" in added.text
 
 
 async def test_a_request_is_put_together_from_what_it_kept() -> None:

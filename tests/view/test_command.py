@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import IO, cast
@@ -72,6 +73,25 @@ async def test_a_real_crash_is_followed_as_it_happens(page: Page, tmp_path: Path
         running.wait(60)
         ended(process)
     assert running.returncode == 0
+
+
+async def test_who_ends_it_while_a_page_follows_sees_no_traceback(page: Page, tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'world.db'}"
+    world = await open_world(url)
+    await write(world, "s", everything())
+    await world.aclose()
+    process = view("s", "--world", url)
+    try:
+        await page.goto(address(process))
+        await page.locator(".row").first.wait_for()
+        await expect(page.locator("#place")).to_contain_text("event")
+        async with page.expect_response(re.compile("/live")):
+            await page.reload()
+    finally:
+        said = ended(process)
+    assert said.splitlines()[0] == "Ctrl-C ends it."
+    assert "Traceback" not in said
+    assert "ERROR" not in said
 
 
 async def test_new_events_keep_the_place_and_the_choice(page: Page, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 from harness_durable import events as ev
 from harness_durable.exports import RedactedReader, Redaction
+from harness_durable.payload import pack
 from harness_durable.view.html import html_page
 from harness_durable.view.shipped import shipped
 from tests.unit.memory_world import MemoryWorld
@@ -118,6 +119,23 @@ async def test_what_is_redacted_is_nowhere_in_the_file() -> None:
     content = await exported(everything(), redact="deployed [0-9.]+")
     assert "deployed 1.4.2" not in content
     assert "[redacted]" in content
+
+
+async def test_files_that_changed_are_in_the_file_line_by_line_and_redacted() -> None:
+    old, new = b"price = 1\nkey = sk-0123456789abcdefghij\n", b"price = 2\nkey = sk-0123456789abcdefghij\n"
+    before, after = pack(old, 0).blobs, pack(new, 0).blobs
+    log = everything()
+    place = next(at for at, event in enumerate(log) if isinstance(event, ev.WorkspaceCommitted))
+    change = ev.Change("modified", "prices.py", old=min(before), new=min(after))
+    log[place] = ev.WorkspaceCommitted("r2", "r1", "call", "t4", counts=ev.Counts(0, 1, 0), changes=(change,))
+    world = MemoryWorld()
+    await write(world, "s", log, before | after)
+    reader = RedactedReader(world, "s", Redaction())
+    page = await html_page(reader, "s", clean=Redaction().bytes)
+    assert '"-price = 1","+price = 2"," key = [redacted]"' in page
+    assert "sk-0123" not in page
+    for without in (await html_page(reader, "s"), await html_page(reader, "s", content=False, clean=bytes)):
+        assert "price = 1" not in without
 
 
 async def test_modules_can_be_put_into_one() -> None:

@@ -101,13 +101,14 @@ async def test_the_token_goes_from_the_link_into_a_cookie(remote: httpx.AsyncCli
     assert (entry.status_code, entry.headers["location"]) == (303, "/")
     cookie = entry.headers["set-cookie"].lower()
     assert "httponly" in cookie
-    assert "samesite=strict" in cookie
+    assert "samesite=lax" in cookie  # with "strict" a link in a chat would not work
+    assert cookie.startswith(f"{COOKIE}-7337=")  # one for each viewer of a host
     assert (await remote.get("/api/sessions", headers={"host": "10.0.0.5:7337"})).status_code == 200
 
 
 async def test_a_name_must_be_allowed_even_with_the_token(remote: httpx.AsyncClient) -> None:
     await remote.get("/?token=a-long-token")
-    cookie = {"cookie": f"{COOKIE}=a-long-token"}
+    cookie = {"cookie": f"{COOKIE}-7337=a-long-token"}
     assert (await remote.get("/api/sessions", headers=cookie | {"host": "evil.example"})).status_code == 421
     assert (await remote.get("/api/sessions", headers=cookie | {"host": "Traces.Example"})).status_code == 200
 
@@ -152,6 +153,11 @@ def test_only_another_address_gets_a_token() -> None:
     assert len(door("0.0.0.0", ()).token) >= 24
     assert door("0.0.0.0", ()).token != door("0.0.0.0", ()).token
     assert not is_loopback("example.org")
+
+
+def test_who_shares_the_machine_can_ask_for_a_token() -> None:
+    guarded = door("127.0.0.1", (), token=True)
+    assert (guarded.loopback, len(guarded.token) >= 24) == (True, True)
 
 
 def test_a_port_that_is_taken_is_said_with_what_to_do() -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any, cast
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from harness_durable.journal import Reader
 from harness_durable.view.row import Row
@@ -56,6 +56,66 @@ async def test_who_never_read_a_word_is_told_what_died_and_what_is_unknown(
     await expect(page.locator("#detail")).to_contain_text("What the model was told in place of an output")
 
 
+async def test_what_became_of_the_unknown_call_is_told(page: Page, served: Served) -> None:
+    await opened(page, served, "story")
+    verdict = page.locator("#verdict")
+    await expect(verdict).to_contain_text("the model was told so, and a repeat was refused once.")
+    await expect(verdict).to_contain_text("✓ order: its probe found out.")
+    await expect(verdict).to_contain_text("1 call that may be repeated ran again: Bash.")
+
+
+async def test_a_worker_that_died_alone_is_no_silence(page: Page, served: Served) -> None:
+    await opened(page, served, "worker")
+    verdict = page.locator("#verdict")
+    await expect(verdict).to_contain_text("The worker was lost once, and the agent lived on: in life 1")
+    await expect(verdict).to_contain_text(
+        "while deploy ran; another one came 250 ms later. One outcome is unknown"
+    )
+    await expect(verdict).to_contain_text(
+        "the model was told so, then it chose to run it again: ✓ completed."
+    )
+    lives = page.get_by_role("list", name="Lives").get_by_role("listitem")
+    await expect(lives).to_contain_text(["its worker was lost after"])
+    await page.keyboard.press("]")
+    await expect(page.locator("#detail")).to_contain_text("another worker came")
+    await expect(page.locator(ROWS).filter(has_text="no call was cut off")).to_have_count(0)
+
+
+async def test_who_is_asked_is_told_so_until_it_is_answered(page: Page, served: Served) -> None:
+    await opened(page, served, "story/at/10")
+    await expect(page.locator("#verdict")).to_contain_text(
+        "It asks a person: ? May it run? Bash: python -m unittest"
+    )
+    await expect(page.locator("#status")).to_have_text("asks you")
+    await page.locator("#scrub").fill("11")
+    await expect(page.locator("#verdict")).not_to_contain_text("asks a person")
+    await expect(page.locator("#status")).to_have_text("running")
+
+
+async def test_the_list_can_be_narrowed_to_a_tool_or_a_life(page: Page, served: Served) -> None:
+    await opened(page, served, "story/e/17")
+    await page.get_by_role("button", name="Only deploy").click()
+    await expect(page.locator(ROWS)).to_have_count(2)
+    await page.get_by_role("button", name="Only life 1").click()
+    assert set(await page.evaluate("harnessDurable.list.entries.map(row => row.life)")) == {1}
+    await page.evaluate("harnessDurable.goTo(1)")  # what is hidden and is gone to is shown
+    await expect(page.locator("#only")).to_be_hidden()
+
+
+async def test_what_is_known_can_be_taken_along_as_markdown(page: Page, served: Served) -> None:
+    await page.context.grant_permissions(
+        ["clipboard-read", "clipboard-write"], origin=served.address.rstrip("/")
+    )
+    await opened(page, served, "hostile/e/7")
+    await page.evaluate("harnessDurable.goTo(2)")
+    await page.get_by_role("button", name="Copy as Markdown").click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = str(await page.evaluate("navigator.clipboard.readText()"))
+    assert "- message id: m-1" in copied.replace("\\", "")
+    assert "```text\n<script>" in copied
+    assert "\x1b" not in copied
+
+
 async def test_a_link_to_an_event_chooses_it(page: Page, served: Served) -> None:
     await opened(page, served, "story/e/22")
     await expect(page.locator("#detail")).to_contain_text("Life 1 died")
@@ -74,7 +134,9 @@ async def test_the_keys_of_the_list(page: Page, served: Served) -> None:
         ("j", "Life 1 begins"),
         ("k", "You"),
         ("]", "Life 1 died"),
+        ("]", "The worker of life 2 was lost"),
         ("]", "Life 2 died"),
+        ("[", "The worker of life 2 was lost"),
         ("[", "Life 1 died"),
         ("J", "And now?"),
         ("K", "Fix the failing test"),
@@ -83,6 +145,16 @@ async def test_the_keys_of_the_list(page: Page, served: Served) -> None:
         assert words in (await chosen(page)).replace("\n", " "), key
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
+
+
+async def test_the_first_key_chooses_from_the_end_that_it_names(page: Page, served: Served) -> None:
+    for key, words in (("Home", "Session created"), ("End", "Life 5 ended"), ("j", "Session created")):
+        await opened(page, served, "story")
+        await page.reload()
+        await page.locator(ROWS).first.wait_for()
+        await page.locator("#list").focus()
+        await page.keyboard.press(key)
+        assert words in (await chosen(page)).replace("\n", " "), key
 
 
 async def test_each_jump_finds_its_kind(page: Page, served: Served) -> None:
@@ -165,6 +237,22 @@ async def test_a_long_session_keeps_the_page_small_and_shows_its_end_first(
         assert await page.evaluate(NODES) < 1000
     await page.keyboard.press("]")
     assert await page.evaluate(NODES) < 1000
+
+
+async def test_who_waits_for_a_long_log_sees_how_far_it_is(page: Page, served: Served) -> None:
+    answers = [{"reading": 42, "of": 100}, None]
+
+    async def slowly(route: Route) -> None:
+        answer = answers.pop(0) if answers else None
+        if answer is None:
+            await expect(page.locator("#loading")).to_have_text("Reading the log … 42 %")
+            await route.continue_()
+        else:
+            await route.fulfill(json=answer)
+
+    await page.route("**/rows?*", slowly)
+    await opened(page, served, "story")
+    await expect(page.locator("#loading")).to_be_hidden()
 
 
 async def test_what_is_loaded_before_does_not_move_what_is_looked_at(page: Page, served: Served) -> None:

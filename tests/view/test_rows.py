@@ -13,7 +13,7 @@ from harness_durable.state import Session
 from harness_durable.view import items
 from harness_durable.view.row import Row
 from harness_durable.view.rows import rows
-from tests.view.logs import asked, entries, everything, long, text
+from tests.view.logs import asked, entries, everything, long, text, worker_lost
 
 
 def told(entry: ev.Entry, state: Session) -> dict[int, Row]:
@@ -90,6 +90,39 @@ def test_a_planned_stop_is_no_crash() -> None:
         4: "settled",
         5: "settled",
     }
+
+
+def test_who_lost_its_worker_only_is_told_apart_from_who_died() -> None:
+    state, found = Session(), list[Row]()
+    for entry in entries(worker_lost()):
+        fold.apply(state, entry)
+        found += rows(state, entry)
+    loss = next(one for one in found if one.kind == "attached")
+    assert (loss.title, loss.badges) == ("The worker of life 1 was lost", ("while deploy ran",))
+    assert loss.over - loss.begun == 250
+    resumed = next(one for one in found if one.word == "turn.resumed")
+    assert (resumed.kind, resumed.text) == ("log", "undisturbed")
+
+
+def test_an_agent_that_gave_up_for_a_while_did_not_crash() -> None:
+    log = [
+        *everything()[:6],
+        ev.LifeEnded("L1", "overloaded"),
+        ev.TurnInterrupted("m-1", "overloaded", transient=True),
+    ]
+    state, found = Session(), list[Row]()
+    for entry in entries(log):
+        fold.apply(state, entry)
+        found += rows(state, entry)
+    end = found[-1]
+    assert (end.kind, end.state, end.title) == ("end", "gave_up", "Life 1 gave up, for what may pass")
+
+
+def test_a_message_for_later_says_from_when_on() -> None:
+    state = Session()
+    entry = ev.Entry(1, 5, 1, ev.MessageAccepted("m", text("Later."), not_before=9_000))
+    fold.apply(state, entry)
+    assert (rows(state, entry)[0].state, rows(state, entry)[0].begun) == ("queued", 9_000)
 
 
 def test_who_answered_is_a_word_in_the_row() -> None:

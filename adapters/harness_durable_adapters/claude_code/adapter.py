@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from harness_durable.adapter import Capabilities, Harness, Launch, LifeContext, TurnEnd
+from harness_durable.adapter import Capabilities, Launch, LifeContext, TurnEnd
 from harness_durable.events import ReplayPolicy
 from harness_durable.sandbox import Link
 
-from . import install
+from ..common.adapter import Pinnable
 from .drive import drive
 from .gate import CONTAINERS, READS
+from .install import PINNED
 from .launch import PASSED_ON
 from .naming import custom_tool
 from .prepare import prepare
-from .proof import prove, refuse_unproven
+from .proof import PROOFS
 
 
-class ClaudeCode:
+class ClaudeCode(Pinnable):
     """Implements ``harness_durable.adapter.Adapter``."""
 
-    @property
-    def name(self) -> str:
-        return install.NAME
+    pinned = PINNED
+    proofs = PROOFS
+    settings = PASSED_ON
 
     @property
     def wire(self) -> str:
@@ -43,25 +44,6 @@ class ClaudeCode:
 
     def custom_name(self, tool: str) -> str:
         return custom_tool(tool)
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        return install.SUPPORTED
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        return (install.BINARY, install.ANY_VERSION, *PASSED_ON)
-
-    async def install(self, version: str | None, progress: Callable[[str], None]) -> Harness:
-        return await install.install(version, progress)
-
-    async def check(self) -> Sequence[str]:
-        return await prove(await install.find())
-
-    async def find(self, version: str | None = None) -> Harness:
-        found = await install.find(version)
-        await refuse_unproven(found)
-        return found
 
     async def prepare(self, ctx: LifeContext) -> Launch:
         return await prepare(ctx)

@@ -8,6 +8,7 @@ from harness_durable.adapter import LifeContext
 from harness_durable.state import Message
 
 from ..common import delivery
+from ..common.frames import Said
 from . import frames
 from .naming import main_file, message_uuid
 from .proof import RESUMED, can_continue
@@ -24,7 +25,7 @@ class Delivery(delivery.Delivery):
         self._write = write
 
     @classmethod
-    async def begin(cls, ctx: LifeContext, write: Write, said: frames.Said) -> Delivery:
+    async def begin(cls, ctx: LifeContext, write: Write, said: Said) -> Delivery:
         known = await _shown(ctx) if ctx.rung != "start" else set[str]()
         return cls(ctx, write, known, {uuid for uuid in said.messages if uuid})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from harness_durable import clock
 from harness_durable.adapter import LifeContext, TurnEnd
@@ -11,9 +10,9 @@ from harness_durable.errors import HarnessStuck
 from harness_durable.sandbox import Link
 from harness_durable.tools.mcp import McpEndpoint
 
-from ..common.conversation import Conversation, Work
 from ..common.shapes import Json, decode, mapping, word
-from ..common.stopping import close_calls, wants_stop
+from ..common.spoken import Spoken
+from ..common.stopping import wants_stop
 from . import frames
 from .delivery import Delivery
 from .gap import Gap
@@ -26,45 +25,31 @@ from .serving import reply
 
 log = logging.getLogger("harness_durable.claude_code")
 
-GRACE_SECONDS = 30.0
-"""After a turn has ended, for the harness to take up a message that it was given during that turn."""
-
 
 async def drive(ctx: LifeContext, link: Link) -> TurnEnd:
     """Speak with the harness until the turn is settled. See ``Adapter.drive``."""
     return await ClaudeConversation(ctx, link).run()
 
 
-class ClaudeConversation(Conversation):
+class ClaudeConversation(Spoken):
     """One life, as long as this worker drives it."""
 
     def __init__(self, ctx: LifeContext, link: Link) -> None:
         super().__init__(ctx, link)
-        self._said = frames.Said(frozenset(), frozenset(), frozenset())
         self._mcp = McpEndpoint(ctx.tools, SERVER, "1")
-        self._settled: TurnEnd | None = None
         self._gap = Gap(ctx.journal.state.native_id)
-        self._unreadable = self._deep = 0
+        self._deep = 0
         self._tried = False
 
     async def begin(self, said: bytes) -> None:
-        self._said = frames.read_said(said)
-        self._delivery = await Delivery.begin(self.ctx, self.write, self._said)
-
-    def works(self) -> Sequence[Work]:
-        return self._speak, self._deliver, self._stop
+        self.said = frames.read_said(said)
+        self.delivery = await Delivery.begin(self.ctx, self.write, self.said)
 
     def loops(self) -> frozenset[str]:
         return CONTAINERS
 
     def report(self) -> None:
-        if self._unreadable or self.lines.too_long:
-            log.warning(
-                "life %s: unreadable output: %d lines that are no frames, %d that are too long",
-                self.ctx.life,
-                self._unreadable,
-                self.lines.too_long,
-            )
+        super().report()
         if self._deep:
             log.warning(
                 "life %s: %d frames were nested too deeply to be read; they are kept as they came, and calls "
@@ -82,27 +67,22 @@ class ClaudeConversation(Conversation):
             frame = frames.outlined(line)
             self._deep += frame is not None
         if frame is None:
-            self._unreadable += bool(line.strip())
+            self.unreadable += bool(line.strip())
             return
         match frame.get("type"):
             case "transcript_mirror":
                 lines = lines_of(frame)
                 self._gap.mirrored(lines)
-                await self._delivery.arrived(await mirror(self.ctx, frame, lines, end))
+                await self.delivery.arrived(await mirror(self.ctx, frame, lines, end))
             case "user":
                 self._gap.streamed(frame)
-                await self._delivery.arrived([word(frame.get("uuid"))] if frame.get("isReplay") else [])
+                await self.delivery.arrived([word(frame.get("uuid"))] if frame.get("isReplay") else [])
             case "assistant":
                 self._gap.streamed(frame)
-                self._delivery.moving()
+                self.delivery.moving()
                 self._tried = self._tried and bool(frame.get("error"))  # its own words about an error
             case "control_request":
-                if word(frame.get("request_id")) in self._said.answered:
-                    return
-                if later is not None:
-                    later.append(frame)
-                else:
-                    self.serve(frame)
+                self.asked(word(frame.get("request_id")), frame, later)
             case "control_cancel_request":
                 number = frame.get("request_id")
                 if later is not None:
@@ -127,15 +107,9 @@ class ClaudeConversation(Conversation):
             self.ctx.progress(said)
 
     async def _result(self, frame: Json) -> None:
-        turn = self.ctx.journal.state.turns[self.ctx.turn]
-        end = turn_end(frame, turn.stop_by, tried=self._tried)
-        if end.kind == "cancelled":
-            await close_calls(self.ctx)
-        elif turn.stop_by is None and self._delivery.outstanding():
-            self._settled = end  # it goes on by itself, with a message that it has not taken up yet
-            return
-        await self._close_gap()
-        self.end = end
+        await self.settle(turn_end(frame, self.stop_by, tried=self._tried))
+        if self.end is not None:
+            await self._close_gap()
 
     async def _close_gap(self) -> None:
         """The mirror comes before the result. What it lacks by now, the harness did not write."""
@@ -162,23 +136,13 @@ class ClaudeConversation(Conversation):
 
     # ---------------------------------------------------------------------------------- speaking
 
-    async def _speak(self) -> None:
-        """What the harness has to hear before anything else."""
-        if INITIALIZE not in self._said.asked:
+    async def speak(self) -> None:
+        if INITIALIZE not in self.said.asked:
             await self.write(frames.request(INITIALIZE, initialize(custom=bool(self.ctx.tools.tools))))
 
-    async def _deliver(self) -> None:
-        await self.initialized.wait()
-        await self._delivery.run()
-
-    async def _stop(self) -> None:
-        """Interrupt when somebody asks for a stop; a harness that does not heed it is given up."""
+    async def stop(self) -> None:
         await wants_stop(self.ctx)
         await self.initialized.wait()
-        await self._delivery.begun()
+        await self.delivery.begun()
         await self.write(frames.request(f"durable-stop-{self.link.stdin_offset}", {"subtype": "interrupt"}))
         await self.insist()
-
-    def tick(self, silent: float) -> None:
-        if self._settled is not None and self._delivery.outstanding() and silent > GRACE_SECONDS:
-            self.leave(self._settled)

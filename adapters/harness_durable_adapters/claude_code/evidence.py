@@ -12,11 +12,11 @@ from harness_durable import events as ev
 from harness_durable.adapter import LifeContext
 from harness_durable.journal import Reader
 from harness_durable.journal.requests import body_of
-from harness_durable.payload import Payload
 from harness_durable.policy import told
 from harness_durable.state import ModelCall, Session, ToolCall
 
 from ..common.endings import ending
+from ..common.outcome import outcome
 from ..common.shapes import text_of, value
 from . import response as responses
 from .case import BROKEN_OFF, Answer, Case, Response
@@ -125,7 +125,7 @@ async def _exact(ctx: LifeContext) -> Mapping[str, Mapping[str, object]]:
 
 async def _answer(ctx: LifeContext, call: ToolCall, exact: Mapping[str, Mapping[str, object]]) -> Answer:
     reader = ctx.journal.reader
-    result, kept = await _outcome(reader, call)
+    result, kept = await outcome(reader, call)
     text = await reader.text(result) if result is not None else told(call)
     detail = (value(await reader.content(kept)) if kept is not None else None) or text
     seen = exact.get(call.id)
@@ -155,14 +155,3 @@ async def _body(reader: Reader, call: ModelCall) -> bytes:
     """From the log: the state keeps no contents of settled turns."""
     event = await reader.event(call.completed_seq)
     return await reader.content(event.body) if isinstance(event, ev.ModelCompleted) else b""
-
-
-async def _outcome(reader: Reader, call: ToolCall) -> tuple[Payload | None, Payload | None]:
-    """Result and detail, from the log for the same reason."""
-    match await reader.event(call.outcome_seq):
-        case ev.ToolCompleted() | ev.ToolFailed() as event:
-            return event.result, event.detail
-        case ev.ToolCancelled() | ev.ToolNotStarted() | ev.ToolUnknown() | ev.ToolRefused() as event:
-            return event.result, None
-        case _:
-            return None, None

@@ -5,11 +5,10 @@ what the harness asked, minus what any worker answered, minus what the harness t
 
 from __future__ import annotations
 
-import msgspec
-
 from harness_durable.tools.arguments import too_deep
 
-from ..common.shapes import Json, decode, encode, mapping, outline, part, word
+from ..common.frames import Said, frames_of, line_of
+from ..common.shapes import Json, mapping, outline, part, word
 
 _OPAQUE = (
     ("entries",),
@@ -35,22 +34,10 @@ def outlined(line: bytes) -> Json | None:
     return found
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What workers have told the harness in this life: ids of our own requests, ids of its requests that
-    were answered, uuids of user messages."""
-
-    asked: frozenset[str]
-    answered: frozenset[str]
-    messages: frozenset[str]
-
-
 def read_said(said: bytes) -> Said:
     """From everything ever written to the harness's standard input."""
-    asked: set[str] = set()
-    answered: set[str] = set()
-    messages: set[str] = set()
-    for line in said.split(b"\n"):
-        frame = decode(line) or {}
+    asked, answered, messages = set[str](), set[str](), set[str]()
+    for frame in frames_of(said):
         match frame.get("type"):
             case "control_request":
                 asked.add(word(frame.get("request_id")))
@@ -65,12 +52,12 @@ def read_said(said: bytes) -> Said:
 
 def request(number: str, body: Json) -> bytes:
     """A request of ours."""
-    return _line({"type": "control_request", "request_id": number, "request": body})
+    return line_of({"type": "control_request", "request_id": number, "request": body})
 
 
 def answer(number: str, body: Json) -> bytes:
     """Our answer to a request of the harness."""
-    return _line(
+    return line_of(
         {
             "type": "control_response",
             "response": {"subtype": "success", "request_id": number, "response": body},
@@ -80,7 +67,7 @@ def answer(number: str, body: Json) -> bytes:
 
 def refusal(number: str, error: str) -> bytes:
     """Our answer to a request that we do not know."""
-    return _line(
+    return line_of(
         {"type": "control_response", "response": {"subtype": "error", "request_id": number, "error": error}}
     )
 
@@ -92,7 +79,7 @@ def as_sent(text: str) -> str:
 
 def message(text: str, number: str, session: str) -> bytes:
     """A user's message. ``number`` becomes the uuid of its line in the transcript."""
-    return _line(
+    return line_of(
         {
             "type": "user",
             "message": {"role": "user", "content": as_sent(text)},
@@ -101,7 +88,3 @@ def message(text: str, number: str, session: str) -> bytes:
             "parent_tool_use_id": None,
         }
     )
-
-
-def _line(frame: Json) -> bytes:
-    return encode(frame) + b"\n"

@@ -11,6 +11,7 @@ from msgspec import structs
 from harness_durable.adapter import Launch, LifeContext
 from harness_durable.crashpoints import reach
 
+from ..common.lines import pieces
 from .compaction import without_summed
 from .evidence import gather
 from .launch import Start, launch
@@ -18,7 +19,7 @@ from .lost import is_pending
 from .naming import main_file, message_uuid
 from .proof import can_continue
 from .rebuild import Rebuilt, rebuild
-from .stored import changes, pieces, slim_lines
+from .stored import changes, own_lines, slim_lines
 from .transcript import Finding, Line
 
 log = logging.getLogger("harness_durable.claude_code")
@@ -49,7 +50,7 @@ async def prepare(ctx: LifeContext) -> Launch:
         custom=bool(ctx.tools.tools),
         login=ctx.login,
     )
-    return launch(start, mode, lambda: pieces(journal, name))
+    return launch(start, mode, lambda: pieces(own_lines(journal, name)))
 
 
 def _shown(ctx: LifeContext, file: str, summed: Sequence[Line]) -> tuple[str, ...]:

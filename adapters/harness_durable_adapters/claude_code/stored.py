@@ -12,8 +12,8 @@ from .lost import is_pending
 from .slim import slim
 from .transcript import Finding, Line, Parser, read
 
-_PIECE = 1 << 20
-"""Bytes of the file that are handed over at once, and one line more."""
+_NOTE = 1 << 20
+"""Bytes that no note of ours has."""
 
 
 async def slim_lines(journal: Journal, file: str) -> tuple[list[Line], list[Finding], int]:
@@ -64,19 +64,13 @@ def splices(
     return found
 
 
-async def pieces(journal: Journal, file: str) -> AsyncGenerator[bytes]:
-    """The file's content for the harness."""
-    held, size = list[bytes](), 0
+async def own_lines(journal: Journal, file: str) -> AsyncGenerator[bytes]:
+    """The file's lines for the harness."""
     async for raw in journal.transcript_lines(file):
         if raw.strip() and not _is_ours(raw):
-            held += (raw, b"\n")
-            size += len(raw) + 1
-        if size >= _PIECE:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+            yield raw
 
 
 def _is_ours(raw: bytes) -> bool:
-    line = read(raw) if len(raw) < _PIECE and b"harness-durable-" in raw else None
+    line = read(raw) if len(raw) < _NOTE and b"harness-durable-" in raw else None
     return line is not None and is_pending(line)

@@ -13,6 +13,7 @@ from harness_durable.adapter import LifeContext
 from harness_durable.state import Message, Session
 
 from ..common import delivery
+from ..common.frames import Said
 from ..common.shapes import Json
 from . import frames
 from .history import asked_in
@@ -26,12 +27,12 @@ Ask = Callable[[str, str, Json], Awaitable[None]]
 class Delivery(delivery.Delivery):
     """The messages of one turn in one life."""
 
-    def __init__(self, ctx: LifeContext, ask: Ask, known: set[str], said: frames.Said) -> None:
+    def __init__(self, ctx: LifeContext, ask: Ask, known: set[str], said: Said) -> None:
         super().__init__(ctx, known, set(said.messages))
         self._ask, self._begins = ask, frames.TURN not in said.asked
 
     @classmethod
-    async def begin(cls, ctx: LifeContext, ask: Ask, said: frames.Said, items: Sequence[Json]) -> Delivery:
+    async def begin(cls, ctx: LifeContext, ask: Ask, said: Said, items: Sequence[Json]) -> Delivery:
         """``items``: the conversation as it is mirrored."""
         return cls(ctx, ask, await shown(ctx, items), said)
 

@@ -6,7 +6,6 @@ own. All ids are read from the output again after a takeover, so that nothing ha
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import anyio
@@ -16,8 +15,8 @@ from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import HarnessStuck
 from harness_durable.sandbox import Link
 
-from ..common.conversation import Conversation, Work
 from ..common.shapes import Json, decode, encode, mapping, outline, word
+from ..common.spoken import Spoken
 from ..common.stopping import close_calls, wants_stop
 from . import frames
 from .delivery import Delivery
@@ -27,8 +26,6 @@ from .items import is_user, note
 from .launch import thread
 from .mirror import finish, mirror
 from .outcome import hopeless, pause, turn_end, waiting
-
-log = logging.getLogger("harness_durable.codex")
 
 _PIECE = 4 << 20
 """Bytes of a conversation that are given to the harness at a time."""
@@ -43,65 +40,41 @@ async def drive(ctx: LifeContext, link: Link) -> TurnEnd:
     return await CodexConversation(ctx, link).run()
 
 
-class CodexConversation(Conversation):
+class CodexConversation(Spoken):
     """One life, as long as this worker drives it."""
 
     def __init__(self, ctx: LifeContext, link: Link) -> None:
         super().__init__(ctx, link)
-        self._said = frames.Said(frozenset(), frozenset(), frozenset())
         self._pieces: list[list[Json]] = []
         self._sum_up_at = -1  # before which piece; -1: not at all, or it is done
         self._thread = self._turn = ""
         self._given, self._running = anyio.Event(), anyio.Event()
-        self._unreadable = self._failures = 0
+        self._failures = 0
 
     async def begin(self, said: bytes) -> None:
-        self._said = frames.read_said(said)
+        self.said = frames.read_said(said)
         items, _, _ = await transcript(self.ctx.journal)
-        if frames.TURN not in self._said.asked:
+        if frames.TURN not in self.said.asked:
             self._pieces = pieces(items)
             if await sums_up(self.ctx.journal):
                 self._sum_up_at = len(self._pieces)
                 self._pieces += pieces(gone(items))
-        elif frames.SUM_UP in self._said.asked:
+        elif frames.SUM_UP in self.said.asked:
             self._sum_up_at = 0
-        self._delivery = await Delivery.begin(self.ctx, self._ask, self._said, items)
-
-    def works(self) -> Sequence[Work]:
-        return self._speak, self._deliver, self._stop
-
-    def loops(self) -> frozenset[str]:
-        return frozenset()
-
-    def report(self) -> None:
-        if self._unreadable or self.lines.too_long:
-            log.warning(
-                "life %s: unreadable output: %d lines that are no frames, %d that are too long",
-                self.ctx.life,
-                self._unreadable,
-                self.lines.too_long,
-            )
+        self.delivery = await Delivery.begin(self.ctx, self._ask, self.said, items)
 
     # ----------------------------------------------------------------------------------- reading
 
     async def take(self, line: bytes, end: int, later: list[Json] | None) -> None:
         frame = decode(line) or outline(line)  # arguments can be nested too deeply to be read
         if frame is None:
-            self._unreadable += bool(line.strip())
+            self.unreadable += bool(line.strip())
         elif "method" not in frame:
             await self._answered(frame)
         elif "id" in frame:
-            self._asked(frame, later)
+            self.asked(frames.number_of(frame), frame, later)
         else:
             await self._told(word(frame.get("method")), mapping(frame.get("params")), end, later)
-
-    def _asked(self, question: Json, later: list[Json] | None) -> None:
-        if frames.number_of(question) in self._said.answered:
-            return
-        if later is not None:
-            later.append(question)
-        else:
-            self.serve(question)
 
     def serve(self, question: Json) -> None:
         self.serving.begin(frames.number_of(question), lambda: reply(self.ctx, question, self._explain))
@@ -114,15 +87,15 @@ class CodexConversation(Conversation):
             case "rawResponseItem/completed" if ours:
                 await mirror(self.ctx, item, end)
                 if not is_user(item) and item.get("role") != "developer":
-                    self._delivery.moving()
+                    self.delivery.moving()
             case "item/completed" if ours:
-                await self._delivery.arrived([word(item.get("clientId"))])
+                await self.delivery.arrived([word(item.get("clientId"))])
                 await finish(self.ctx, item)
             case "serverRequest/resolved":
                 number = frames.number_of_id(params.get("requestId"))
                 if later is not None:
                     later[:] = [one for one in later if frames.number_of(one) != number]
-            case "turn/started" if not (self._sums_up and frames.TURN in self._said.asked):
+            case "turn/started" if not (self._sums_up and frames.TURN in self.said.asked):
                 self._begun(mapping(params.get("turn")))
             case "turn/completed":
                 await self._completed(mapping(params.get("turn")))
@@ -163,9 +136,8 @@ class CodexConversation(Conversation):
         self._running.set()
 
     async def _completed(self, turn: Json) -> None:
-        state = self.ctx.journal.state
         if self._sums_up:
-            if state.turns[self.ctx.turn].stop_by is None or frames.TURN in self._said.asked:
+            if self.stop_by is None or frames.TURN in self.said.asked:
                 await self._summed_up()
             else:
                 self.end = await self._stopped()
@@ -174,19 +146,19 @@ class CodexConversation(Conversation):
             return
         self._failures = self._failures + 1 if turn.get("status") == "failed" else 0
         seconds = pause(turn, self._failures)
-        if seconds and state.turns[self.ctx.turn].stop_by is None:
+        if seconds and self.stop_by is None:
             self._running = anyio.Event()
             number = f"{frames.TURN}-{self._failures}"
             self.start(lambda: self._go_on(number, seconds))
             return
-        end = turn_end(turn, state, state.turns[self.ctx.turn].stop_by)
+        end = turn_end(turn, self.ctx.journal.state, self.stop_by)
         if end.kind == "cancelled":
             await close_calls(self.ctx)
         self.end = self.end or end
 
     async def _go_on(self, number: str, seconds: float) -> None:
         """The harness has given a turn up that can go on: it is begun again, with nothing new."""
-        if number in self._said.asked:
+        if number in self.said.asked:
             return
         self.ctx.progress(f"waiting {seconds:.0f} s: the model provider was asked too often")
         self.waits = max(self.waits, clock.monotonic() + seconds)
@@ -195,9 +167,8 @@ class CodexConversation(Conversation):
 
     def _trouble_with(self, error: Json, *, again: bool) -> None:
         """The harness will ask the provider again after a while. That it does is shown as soon as it does."""
-        state = self.ctx.journal.state
-        if again and state.turns[self.ctx.turn].stop_by is None:
-            self.end = self.end or hopeless(error, state)
+        if again and self.stop_by is None:
+            self.end = self.end or hopeless(error, self.ctx.journal.state)
             self.ctx.progress(waiting(error))
 
     # ---------------------------------------------------------------------------------- speaking
@@ -208,13 +179,12 @@ class CodexConversation(Conversation):
             named["expectedTurnId"] = self._turn
         await self.write(frames.request(number, method, {**named, **params}))
 
-    async def _speak(self) -> None:
-        """What the harness has to hear before anything else."""
-        if frames.INITIALIZE not in self._said.asked:
+    async def speak(self) -> None:
+        if frames.INITIALIZE not in self.said.asked:
             await self.write(frames.request(frames.INITIALIZE, "initialize", CLIENT))
 
     async def _start_thread(self) -> None:
-        if frames.THREAD not in self._said.asked:
+        if frames.THREAD not in self.said.asked:
             begun = thread(self.ctx.agent, self.ctx.tools.specs())
             await self.write(frames.notice("initialized"))
             await self.write(frames.request(frames.THREAD, "thread/start", begun))
@@ -222,11 +192,11 @@ class CodexConversation(Conversation):
     async def _give(self, place: int) -> None:
         """Give the harness the conversation so far, a piece at a time; then it has to hear messages."""
         if place == self._sum_up_at:
-            if frames.SUM_UP not in self._said.asked:
+            if frames.SUM_UP not in self.said.asked:
                 await self._ask(frames.SUM_UP, "thread/compact/start", {})
         elif place >= len(self._pieces):
             self._given.set()
-        elif f"{frames.INJECT}{place}" not in self._said.asked:
+        elif f"{frames.INJECT}{place}" not in self.said.asked:
             number = f"{frames.INJECT}{place}"
             await self._ask(number, "thread/inject_items", {"items": self._pieces[place]})
 
@@ -241,12 +211,11 @@ class CodexConversation(Conversation):
         items = [note(f"on the call {call}: {why}")]
         await self._ask(f"{frames.NOTE}{call}", "thread/inject_items", {"items": items})
 
-    async def _deliver(self) -> None:
+    async def deliver(self) -> None:
         await self._given.wait()
-        await self._delivery.run()
+        await self.delivery.run()
 
-    async def _stop(self) -> None:
-        """Interrupt when somebody asks for a stop; a harness that does not heed it is given up."""
+    async def stop(self) -> None:
         await wants_stop(self.ctx)
         if self._failures and not self._running.is_set():  # nothing runs: it waits for the provider
             self.leave(await self._stopped())
@@ -258,8 +227,7 @@ class CodexConversation(Conversation):
     async def _stopped(self) -> TurnEnd:
         """The end of a turn that somebody stopped while no turn of the harness's ran for it."""
         await close_calls(self.ctx)
-        by = self.ctx.journal.state.turns[self.ctx.turn].stop_by
-        return TurnEnd("cancelled", reason=f"{by} asked for a stop")
+        return TurnEnd("cancelled", reason=f"{self.stop_by} asked for a stop")
 
 
 def pieces(items: Sequence[Json]) -> list[list[Json]]:

@@ -57,13 +57,3 @@ SOURCES = {**(_NPM if (platform.system(), platform.machine()) == ("Linux", "x86_
 """By version; the default comes first."""
 
 PINNED = Pinned(NAME, SOURCES)
-BINARY = PINNED.binary_variable
-"""Environment variable: a binary to use instead of the managed one."""
-ANY_VERSION = PINNED.any_version_variable
-"""Environment variable: allow a version that we did not test; it must pass the self-test."""
-SUPPORTED = PINNED.supported
-DEFAULT = PINNED.default
-
-install = PINNED.install
-find = PINNED.find
-is_supported = PINNED.is_supported

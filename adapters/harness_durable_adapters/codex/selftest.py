@@ -6,24 +6,18 @@ turn, and the refused command must not have run."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import tempfile
-from contextlib import suppress
-from pathlib import Path
-
 import anyio
 from anyio.abc import Process
 
 from harness_durable.adapter import Harness
 from harness_durable.events import AgentSpec
-from harness_durable.testing.provider import Reply, ScriptedProvider, ToolUse, say
+from harness_durable.testing.provider import Reply, ToolUse, say
 from harness_durable.testing.provider.messages import first_user_text, results
 from harness_durable.testing.provider.policies import Script
 
 from ..common.lines import Lines
 from ..common.proof import Proof
+from ..common.selftest import TEXT, Stage, stage, untrue
 from ..common.shapes import Json, decode, mapping, word
 from . import frames, install
 from .drive import CLIENT
@@ -32,10 +26,8 @@ from .items import conversation, is_call, is_output, is_user, output, text_in
 from .launch import MODEL, Start, launch, thread
 from .rollout import paired
 
-SECONDS = 60.0
 _DENIED, _CUT = "call_selftestdenied", "call_selftestcut"
 _PROMPT = "self-test"
-_TEXT = "self-test: this result was written by recovery"
 _TRAP = 'prefix_rule(pattern=["touch"], decision="allow")\n'
 """A workspace that would let the command run unasked, if its word counted."""
 _STORY = Script(
@@ -49,36 +41,29 @@ _STORY = Script(
 
 async def self_test(harness: Harness) -> Proof:
     """Takes a few seconds; no network, no key."""
-    with tempfile.TemporaryDirectory(
-        prefix="harness-durable-self-test-", ignore_cleanup_errors=True
-    ) as folder:
-        async with ScriptedProvider(_STORY) as model:
-            test = _Test(harness, Path(folder), model.url)
-            with anyio.move_on_after(SECONDS), suppress(anyio.BrokenResourceError):  # it ended by itself
-                await test.run()
-            last = list(model.requests)[-1:]
-            told = [results(one)[_CUT].text for one in last if _CUT in results(one)]
-            continued = test.ended and told == [_TEXT] and first_user_text(last[0]) == _PROMPT
-        ran = (test.work / "ran").exists()
+    async with stage(_STORY) as on:
+        test = _Test(harness, on)
+        await on.play(test.run)
+        last = list(on.model.requests)[-1:]
+        told = [results(one)[_CUT].text for one in last if _CUT in results(one)]
+        continued = test.ended and told == [TEXT] and first_user_text(last[0]) == _PROMPT
+        ran = on.ran.exists()
     found = {
         "a command that was refused ran, or nobody was asked about it": test.asked and not ran,
         "the conversation is not told item by item": test.mirrored,
         "a turn that was killed does not go on in its middle": continued,
     }
-    return Proof(
-        tuple(f"codex {harness.version}: {trouble}" for trouble, holds in found.items() if not holds)
-    )
+    return Proof(untrue(install.NAME, harness, found))
 
 
 class _Test:
-    def __init__(self, harness: Harness, folder: Path, url: str) -> None:
-        self._harness, self._url = harness, url
-        self.home, self.work = folder / "home", folder / "work"
+    def __init__(self, harness: Harness, on: Stage) -> None:
+        self._harness, self._on = harness, on
         self._items: list[Json] = []
         self.asked = self.mirrored = self.ended = False
 
     async def run(self) -> None:
-        rules = anyio.Path(self.work / ".codex" / "rules")
+        rules = anyio.Path(self._on.work / ".codex" / "rules")
         await rules.mkdir(parents=True)
         await (rules / "default.rules").write_text(_TRAP)
         await self._life([], frames.user_text(_PROMPT))
@@ -88,25 +73,13 @@ class _Test:
         self.mirrored = said == [_PROMPT] and [call.get("call_id") for call in calls] == [_DENIED, _CUT]
         if self.mirrored:
             kept = [item for item in items if not (is_output(item) and item.get("call_id") == _CUT)]
-            await self._life([*kept, output(calls[-1], _TEXT)], [])
+            await self._life([*kept, output(calls[-1], TEXT)], [])
 
     async def _life(self, given: list[Json], message: list[Json]) -> None:
         agent = AgentSpec(install.NAME, self._harness.version, MODEL, "", "")
-        plan = launch(Start(self._harness.path, agent, str(self.home), "self-test"))
-        port = self._url.rpartition(":")[2].strip("/")
-        for name, part in plan.files.items():
-            path = anyio.Path(self.home / name)
-            await path.parent.mkdir(parents=True, exist_ok=True)
-            await path.write_bytes(part.replace(b"@PORT@", port.encode()) if isinstance(part, bytes) else b"")
-        process = await anyio.open_process(
-            plan.argv, env=plan.env, cwd=self.work, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
+        plan = launch(Start(self._harness.path, agent, str(self._on.homes / "codex"), "self-test"))
+        async with self._on.life(plan, "codex") as process:
             await self._talk(process, given, message)
-        finally:
-            with anyio.CancelScope(shield=True):
-                _kill(process)
-                await process.aclose()
 
     async def _talk(self, process: Process, given: list[Json], message: list[Json]) -> None:
         """Until the command that is to be cut off may run, or the turn has ended."""
@@ -143,10 +116,3 @@ class _Test:
                 elif frame.get("method") == "turn/completed":
                     self.ended = True
                     return
-
-
-def _kill(process: Process) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -1,6 +1,11 @@
-"""A stream of bytes, cut into lines."""
+"""A stream of bytes, cut into lines; and lines, put together to a file."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable
+
+_PIECE = 1 << 20
+"""Bytes of a file that are handed over at once, and one line more."""
 
 MAX_LINE = 1 << 30
 """Bytes. Far above what a harness can hold itself; a longer line is skipped, and nothing else is."""
@@ -37,3 +42,15 @@ class Lines:
             self._parts.clear()
         elif part:
             self._parts.append(part)
+
+
+async def pieces(lines: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """The content of a file of these lines, which never is in memory as a whole."""
+    held, size = list[bytes](), 0
+    async for line in lines:
+        held += (line, b"\n")
+        size += len(line) + 1
+        if size >= _PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from harness_durable.adapter import Capabilities, Harness, Launch, LifeContext, TurnEnd
+from harness_durable.adapter import Capabilities, Launch, LifeContext, TurnEnd
 from harness_durable.events import ReplayPolicy
 from harness_durable.sandbox import Link
 
-from ..common.naming import custom_tool
-from . import install
+from ..common.adapter import Pinnable
+from ..common.proof import Proofs
 from .drive import drive
 from .events import CONTAINERS
 from .gate import READS
+from .install import PINNED
 from .launch import VARIABLES
 from .prepare import prepare
-from .proof import prove, refuse_unproven
+from .selftest import self_test
 
 
-class OpenCode:
+class OpenCode(Pinnable):
     """Implements ``harness_durable.adapter.Adapter``."""
 
-    @property
-    def name(self) -> str:
-        return install.NAME
+    pinned = PINNED
+    proofs = Proofs(PINNED, self_test)
+    settings = VARIABLES
 
     @property
     def wire(self) -> str:
@@ -41,28 +42,6 @@ class OpenCode:
     @property
     def containers(self) -> frozenset[str]:
         return CONTAINERS
-
-    def custom_name(self, tool: str) -> str:
-        return custom_tool(tool)
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        return install.SUPPORTED
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        return (install.BINARY, install.ANY_VERSION, *VARIABLES)
-
-    async def install(self, version: str | None, progress: Callable[[str], None]) -> Harness:
-        return await install.install(version, progress)
-
-    async def check(self) -> Sequence[str]:
-        return await prove(await install.find())
-
-    async def find(self, version: str | None = None) -> Harness:
-        found = await install.find(version)
-        await refuse_unproven(found)
-        return found
 
     async def prepare(self, ctx: LifeContext) -> Launch:
         return await prepare(ctx)

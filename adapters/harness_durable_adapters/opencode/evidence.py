@@ -7,11 +7,11 @@ from typing import Literal
 from harness_durable import clock
 from harness_durable import events as ev
 from harness_durable.adapter import LifeContext
-from harness_durable.payload import Payload
 from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN, told
 from harness_durable.state import ModelCall, ToolCall
 
 from ..common.endings import ending
+from ..common.outcome import outcome
 from ..common.shapes import Json, decode, mapping, word
 from . import response as responses
 from .conversation import Conversation
@@ -119,20 +119,9 @@ async def _body(ctx: LifeContext, call: ModelCall) -> bytes:
 async def answer(ctx: LifeContext, call: ToolCall) -> Answer:
     """What became of a call that has its outcome."""
     reader = ctx.journal.reader
-    result, detail = await _outcome(ctx, call)
+    result, detail = await outcome(reader, call)
     text = await reader.text(result) if result is not None else told(call)
     form = (decode(await reader.content(detail)) or {}) if detail is not None else {}
     exact = word(form.get("output")) or text
     ran = call.outcome in ("completed", "failed")
     return Answer(call.outcome == "completed", ran, exact, form)
-
-
-async def _outcome(ctx: LifeContext, call: ToolCall) -> tuple[Payload | None, Payload | None]:
-    """Result and detail, from the log for the same reason."""
-    match await ctx.journal.reader.event(call.outcome_seq):
-        case ev.ToolCompleted() | ev.ToolFailed() as event:
-            return event.result, event.detail
-        case ev.ToolCancelled() | ev.ToolNotStarted() | ev.ToolUnknown() | ev.ToolRefused() as event:
-            return event.result, None
-        case _:
-            return None, None

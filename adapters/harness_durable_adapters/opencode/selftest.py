@@ -6,31 +6,26 @@ refused call must not have run."""
 
 from __future__ import annotations
 
-import logging
-import os
 import re
-import signal
-import subprocess
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import anyio
 from anyio.abc import ByteStream, Process, SocketAttribute, SocketStream
 from msgspec import Raw
 
 from harness_durable import clock
-from harness_durable.adapter import Harness
+from harness_durable.adapter import Harness, Launch
 from harness_durable.errors import HarnessStuck
 from harness_durable.events import AgentSpec
 from harness_durable.gateway import rawjson
 from harness_durable.gateway.connection import Connection, HungUp, Malformed
-from harness_durable.testing.provider import Reply, ScriptedProvider, ToolUse, say
+from harness_durable.testing.provider import Reply, ToolUse, say
 from harness_durable.testing.provider.messages import results
 from harness_durable.testing.provider.policies import Script
 
 from ..common.proof import Proof
+from ..common.selftest import TEXT, Stage, stage, untrue
 from ..common.shapes import Json, decode, encode, mapping, word
 from . import install
 from .conversation import Conversation
@@ -42,11 +37,7 @@ from .prepare import created
 from .rebuild import Answer, Case, rebuild
 from .server import Refused, Server
 
-log = logging.getLogger("harness_durable.opencode")
-
-SECONDS = 90.0
 _DENIED, _CUT = "call_selftestdenied", "call_selftestcut"
-_TEXT = "self-test: this result was written by recovery"
 _SESSION = "ses_00000000000000000000000000"
 _MODEL, _TOKEN = "self-test", "self-test"
 _POLL_SECONDS = 0.1
@@ -63,25 +54,16 @@ _STORY = Script(
 
 async def self_test(harness: Harness) -> Proof:
     """Takes some seconds; no network, no key."""
-    with tempfile.TemporaryDirectory(
-        prefix="harness-durable-self-test-", ignore_cleanup_errors=True
-    ) as folder:
-        async with ScriptedProvider(_STORY) as model:
-            test = _Test(harness, Path(folder), model)
-            try:
-                with anyio.move_on_after(SECONDS):
-                    await test.run()
-            except* (anyio.BrokenResourceError, anyio.EndOfStream, Refused, HarnessStuck) as trouble:
-                log.info("opencode %s: the self-test ended early: %s", harness.version, trouble.exceptions)
-        ran = (test.work / "ran").exists()
+    async with stage(_STORY) as on:
+        test = _Test(harness, on)
+        await on.play(test.run, Refused, HarnessStuck)
+        ran = on.ran.exists()
     found = {
         "a call that was refused ran, or nobody was asked about it": test.asked and not ran,
         "its event store does not tell what it has": test.mirrored,
         "a turn that was killed does not go on in its middle": test.continued,
     }
-    return Proof(
-        tuple(f"opencode {harness.version}: {trouble}" for trouble, holds in found.items() if not holds)
-    )
+    return Proof(untrue(install.NAME, harness, found))
 
 
 async def _dial(port: int) -> ByteStream:
@@ -89,16 +71,14 @@ async def _dial(port: int) -> ByteStream:
 
 
 class _Test:
-    def __init__(self, harness: Harness, folder: Path, model: ScriptedProvider) -> None:
-        self._harness, self._model = harness, model
-        self._homes, self.work = folder / "homes", folder / "work"
+    def __init__(self, harness: Harness, on: Stage) -> None:
+        self._harness, self._on = harness, on
         self._rows: list[Row] = []
         self._reached = anyio.Event()
         self.asked = self.mirrored = self.continued = False
 
     async def run(self) -> None:
-        await anyio.Path(self.work).mkdir(parents=True)
-        self._rows = [created(_SESSION, str(self.work), self._harness.version, clock.now_ms())]
+        self._rows = [created(_SESSION, str(self._on.work), self._harness.version, clock.now_ms())]
         async with self._life("1") as server:
             part: Json = {"id": made("prt", clock.now_ms(), "self-test"), "type": "text", "text": "self-test"}
             await self._prompt(server, made("msg", clock.now_ms(), "self-test"), [part])
@@ -112,14 +92,14 @@ class _Test:
         if user is None or not self.mirrored:
             return
         # The call that was cut off is taken back, and asked for again: its response is in no log here.
-        case = Case(_SESSION, True, _MODEL, str(self.work), clock.now_ms(), [], {_DENIED: _answer()})
+        case = Case(_SESSION, True, _MODEL, str(self._on.work), clock.now_ms(), [], {_DENIED: _answer()})
         self._rows += rebuild(conversation, case).rows
         async with self._life("2") as server:
             await self._prompt(server, user.id, [])
-            while len(self._model.requests) < _REQUESTS:
+            while len(self._on.model.requests) < _REQUESTS:
                 await clock.sleep(_POLL_SECONDS)
-        told = results(self._model.requests[-1])
-        self.continued = _DENIED in told and told[_DENIED].text == _TEXT
+        told = results(self._on.model.requests[-1])
+        self.continued = _DENIED in told and told[_DENIED].text == TEXT
 
     async def _prompt(self, server: Server, number: str, parts: list[Json]) -> None:
         model = {"providerID": PROVIDER, "modelID": _MODEL}
@@ -138,32 +118,16 @@ class _Test:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, self._asked)
-            process = await self._started(name, int(listener.extra(SocketAttribute.local_port)))
-            try:
+            port = int(listener.extra(SocketAttribute.local_port))
+            async with self._on.life(self._plan(name), name, port) as process:
                 yield await self._ready(process)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    await process.aclose()
-                tasks.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
 
-    async def _started(self, name: str, port: int) -> Process:
-        home = self._homes / name
+    def _plan(self, name: str) -> Launch:
+        home, work = str(self._on.homes / name), str(self._on.work)
         agent = AgentSpec(install.NAME, self._harness.version, _MODEL, "", "", tools=("bash",))
-        start = Start(
-            self._harness.path, self._harness.version, agent, str(home), str(self.work), _TOKEN, (), _SESSION
-        )
-        plan = launch(start)
-        for place, part in plan.files.items():
-            path = anyio.Path(home / place)
-            await path.parent.mkdir(parents=True, exist_ok=True)
-            held = part if isinstance(part, bytes) else b"".join([piece async for piece in part()])
-            await path.write_bytes(held.replace(b"http://127.0.0.1:@PORT@", self._model.url.encode()))
-        env = {name: text.replace("@PORT@", str(port)) for name, text in plan.env.items()}
-        return await anyio.open_process(
-            plan.argv, env=env, cwd=self.work, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        version = self._harness.version
+        return launch(Start(self._harness.path, version, agent, home, work, _TOKEN, (), _SESSION))
 
     async def _ready(self, process: Process) -> Server:
         said, port = b"", None
@@ -176,7 +140,7 @@ class _Test:
         for place, row in enumerate(self._rows):
             data = {**row.data, "info": {**row.info, "projectID": project.get("id")}} if not place else None
             given.append(replayed(row.raw, _SESSION, place, encode(data) if data is not None else b""))
-        await server.call("POST", "/sync/replay", replay(str(self.work), given))
+        await server.call("POST", "/sync/replay", replay(str(self._on.work), given))
         if BARRIER.encode() not in await server.call("GET", "/experimental/tool/ids"):
             raise Refused(500, "our plugin is not in place")
         return server
@@ -197,4 +161,4 @@ class _Test:
 
 
 def _answer() -> Answer:
-    return Answer(ok=False, ran=False, text=_TEXT, form={})
+    return Answer(ok=False, ran=False, text=TEXT, form={})

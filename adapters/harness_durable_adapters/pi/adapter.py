@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from harness_durable.adapter import Capabilities, Harness, Launch, LifeContext, TurnEnd
+from harness_durable.adapter import Capabilities, Launch, LifeContext, TurnEnd
 from harness_durable.events import ReplayPolicy
 from harness_durable.sandbox import Link
 
-from ..common.naming import custom_tool
+from ..common.adapter import Pinnable
 from ..common.proof import Proofs
-from . import install
 from .drive import drive
 from .gate import READS
+from .install import PINNED
 from .launch import SETTINGS
 from .prepare import prepare
 from .selftest import self_test
 
-PROOFS = Proofs(install.NAME, install.is_supported, self_test)
 
-
-class Pi:
+class Pi(Pinnable):
     """Implements ``harness_durable.adapter.Adapter``."""
 
-    @property
-    def name(self) -> str:
-        return install.NAME
+    pinned = PINNED
+    proofs = Proofs(PINNED, self_test)
+    settings = (SETTINGS,)
 
     @property
     def wire(self) -> str:
@@ -41,32 +39,6 @@ class Pi:
     @property
     def policies(self) -> Mapping[str, ReplayPolicy]:
         return dict.fromkeys(READS, "safe")
-
-    @property
-    def containers(self) -> frozenset[str]:
-        return frozenset()
-
-    def custom_name(self, tool: str) -> str:
-        return custom_tool(tool)
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        return install.SUPPORTED
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        return (install.BINARY, install.ANY_VERSION, SETTINGS)
-
-    async def install(self, version: str | None, progress: Callable[[str], None]) -> Harness:
-        return await install.install(version, progress)
-
-    async def check(self) -> Sequence[str]:
-        return await PROOFS.prove(await install.find())
-
-    async def find(self, version: str | None = None) -> Harness:
-        found = await install.find(version)
-        await PROOFS.refuse_unproven(found)
-        return found
 
     async def prepare(self, ctx: LifeContext) -> Launch:
         return await prepare(ctx)

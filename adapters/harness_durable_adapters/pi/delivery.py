@@ -9,6 +9,7 @@ from harness_durable.adapter import LifeContext
 from harness_durable.state import Message
 
 from ..common import delivery
+from ..common.frames import Said
 from . import frames
 from .entries import Parser, path
 from .naming import COMMAND, message_number, transcript_file
@@ -19,12 +20,12 @@ Write = Callable[[bytes], Awaitable[None]]
 class Delivery(delivery.Delivery):
     """The messages of one turn in one life."""
 
-    def __init__(self, ctx: LifeContext, write: Write, known: set[str], said: frames.Said) -> None:
+    def __init__(self, ctx: LifeContext, write: Write, known: set[str], said: Said) -> None:
         super().__init__(ctx, known, set(said.messages))
         self._write, self._went_on = write, COMMAND in said.asked
 
     @classmethod
-    async def begin(cls, ctx: LifeContext, write: Write, said: frames.Said) -> Delivery:
+    async def begin(cls, ctx: LifeContext, write: Write, said: Said) -> Delivery:
         return cls(ctx, write, await _shown(ctx) if ctx.rung != "start" else set(), said)
 
     def number(self, message: str) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
 from harness_durable import clock
 from harness_durable.adapter import LifeContext, TurnEnd
 from harness_durable.errors import HarnessStuck
 from harness_durable.sandbox import Link
 
-from ..common.conversation import Conversation, Work
 from ..common.shapes import Json, decode, mapping, outline, word
-from ..common.stopping import close_calls, wants_stop
+from ..common.spoken import Spoken
+from ..common.stopping import wants_stop
 from . import frames
 from .delivery import Delivery
 from .entries import Entry
@@ -20,10 +17,6 @@ from .gate import reply
 from .mirror import mirror
 from .outcome import turn_end, wait_seconds, waiting
 
-log = logging.getLogger("harness_durable.pi")
-
-GRACE_SECONDS = 30.0
-"""After the harness has settled, for it to take up a message that it was given before."""
 _AGAIN_SECONDS = 1.0
 """Between two interruptions: one that comes before a run has begun is lost."""
 
@@ -33,34 +26,16 @@ async def drive(ctx: LifeContext, link: Link) -> TurnEnd:
     return await PiConversation(ctx, link).run()
 
 
-class PiConversation(Conversation):
+class PiConversation(Spoken):
     """One life, as long as this worker drives it."""
 
     def __init__(self, ctx: LifeContext, link: Link) -> None:
         super().__init__(ctx, link)
-        self._said = frames.Said(frozenset(), frozenset(), frozenset())
         self._last: Entry | None = None
-        self._settled: TurnEnd | None = None
-        self._unreadable = 0
 
     async def begin(self, said: bytes) -> None:
-        self._said = frames.read_said(said)
-        self._delivery = await Delivery.begin(self.ctx, self.write, self._said)
-
-    def works(self) -> Sequence[Work]:
-        return self._speak, self._deliver, self._stop
-
-    def loops(self) -> frozenset[str]:
-        return frozenset()
-
-    def report(self) -> None:
-        if self._unreadable or self.lines.too_long:
-            log.warning(
-                "life %s: unreadable output: %d lines that are no frames, %d that are too long",
-                self.ctx.life,
-                self._unreadable,
-                self.lines.too_long,
-            )
+        self.said = frames.read_said(said)
+        self.delivery = await Delivery.begin(self.ctx, self.write, self.said)
 
     # ----------------------------------------------------------------------------------- reading
 
@@ -68,13 +43,13 @@ class PiConversation(Conversation):
         """One frame. ``later`` collects questions that must not be answered yet."""
         frame = decode(line) or outline(line)
         if frame is None:
-            self._unreadable += bool(line.strip())
+            self.unreadable += bool(line.strip())
             return
         match frame.get("type"):
             case "extension_ui_request":
-                await self._asked(frame, end, later)
+                await self._told(frame, end, later)
             case "message_end" if mapping(frame.get("message")).get("role") == "assistant":
-                self._delivery.moving()
+                self.delivery.moving()
             case "response":
                 self._answered(frame)
             case "auto_retry_start":
@@ -88,32 +63,17 @@ class PiConversation(Conversation):
             case _:
                 return
 
-    async def _asked(self, frame: Json, end: int, later: list[Json] | None) -> None:
+    async def _told(self, frame: Json, end: int, later: list[Json] | None) -> None:
         """What a question brings counts even if it was answered before."""
         question = frames.question(frame)
         if question is None:
             return
         entries = await mirror(self.ctx, question.lines, end)
         self._last = next((one for one in reversed(entries) if one.role == "assistant"), self._last)
-        await self._delivery.arrived(entry.number for entry in entries)
+        await self.delivery.arrived(entry.number for entry in entries)
         if question.kind == "settled":
-            await self._is_settled()
-        if question.id in self._said.answered:
-            return
-        if later is not None:
-            later.append(frame)
-        else:
-            self.serve(frame)
-
-    async def _is_settled(self) -> None:
-        turn = self.ctx.journal.state.turns[self.ctx.turn]
-        end = turn_end(self._last, turn.stop_by)
-        if end.kind == "cancelled":
-            await close_calls(self.ctx)
-        elif turn.stop_by is None and self._delivery.outstanding():
-            self._settled = end  # it goes on by itself, with a message that it has not taken up yet
-            return
-        self.end = end
+            await self.settle(turn_end(self._last, self.stop_by))
+        self.asked(question.id, frame, later)
 
     def _answered(self, frame: Json) -> None:
         number, failed = frame.get("id"), frame.get("success") is not True
@@ -137,20 +97,14 @@ class PiConversation(Conversation):
 
     # ---------------------------------------------------------------------------------- speaking
 
-    async def _speak(self) -> None:
-        """What the harness has to hear before anything else."""
-        if frames.COMMANDS not in self._said.asked:
+    async def speak(self) -> None:
+        if frames.COMMANDS not in self.said.asked:
             await self.write(frames.command(frames.COMMANDS, "get_commands"))
 
-    async def _deliver(self) -> None:
-        await self.initialized.wait()
-        await self._delivery.run()
-
-    async def _stop(self) -> None:
-        """Interrupt when somebody asks for a stop; a harness that does not heed it is given up."""
+    async def stop(self) -> None:
         await wants_stop(self.ctx)
         await self.initialized.wait()
-        await self._delivery.begun()
+        await self.delivery.begun()
         self.start(self.insist)
         self.start(self._cut_tools)
         while True:
@@ -164,7 +118,3 @@ class PiConversation(Conversation):
         for call in state.calls(state.turns[self.ctx.turn]):
             if call.open and call.origin == "custom":
                 await self.ctx.tools.cancel(call.id)
-
-    def tick(self, silent: float) -> None:
-        if self._settled is not None and self._delivery.outstanding() and silent > GRACE_SECONDS:
-            self.leave(self._settled)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from harness_durable import clock
-from harness_durable import events as ev
 from harness_durable.adapter import LifeContext
 from harness_durable.journal import Reader
 from harness_durable.policy import told
 from harness_durable.state import ToolCall
 
 from ..common.endings import ending
+from ..common.outcome import outcome
 from .entries import Entry
 from .naming import message_number
 from .rebuild import Answer, Case, unanswered
@@ -49,13 +49,7 @@ async def _answer(reader: Reader, call: ToolCall) -> Answer:
 
 
 async def outcome_of(reader: Reader, call: ToolCall) -> tuple[str, bytes | None]:
-    """What the model is told of a call that has an outcome, and the harness's form of it. From the log, since
-    the state keeps no contents of settled turns."""
-    match await reader.event(call.outcome_seq):
-        case ev.ToolCompleted() | ev.ToolFailed() as event:
-            detail = await reader.content(event.detail) if event.detail is not None else None
-            return await reader.text(event.result), detail
-        case ev.ToolCancelled() | ev.ToolNotStarted() | ev.ToolUnknown() | ev.ToolRefused() as event:
-            return await reader.text(event.result), None
-        case _:
-            return told(call), None
+    """What the model is told of a call that has an outcome, and the harness's form of it."""
+    result, detail = await outcome(reader, call)
+    text = await reader.text(result) if result is not None else told(call)
+    return text, await reader.content(detail) if detail is not None else None

@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from ..common.frames import Said, frames_of, line_of
 from ..common.shapes import Json, decode, encode, mapping, objects, word
 from .naming import COMMAND, MARK, TITLE, marked
 
@@ -17,15 +18,6 @@ COMMANDS = "durable-commands"
 """Our first command; its answer tells whether our extension is in place."""
 
 _NUMBER = re.compile(re.escape(MARK) + r"([0-9a-f-]+)>\n")
-
-
-class Said(msgspec.Struct, frozen=True):
-    """What workers have told the harness in this life: ids of our commands, ids of its questions that were
-    answered, numbers of messages."""
-
-    asked: frozenset[str]
-    answered: frozenset[str]
-    messages: frozenset[str]
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -39,11 +31,8 @@ class Question(msgspec.Struct, frozen=True):
 
 def read_said(said: bytes) -> Said:
     """From everything ever written to the harness's standard input."""
-    asked: set[str] = set()
-    answered: set[str] = set()
-    messages: set[str] = set()
-    for line in said.split(b"\n"):
-        frame = decode(line) or {}
+    asked, answered, messages = set[str](), set[str](), set[str]()
+    for frame in frames_of(said):
         if frame.get("type") == "extension_ui_response":
             answered.add(word(frame.get("id")))
         elif frame:
@@ -74,7 +63,7 @@ def is_in_place(data: object) -> bool:
 
 def command(number: str, kind: str, **members: object) -> bytes:
     """A command of ours."""
-    return _line({"id": number, "type": kind, **members})
+    return line_of({"id": number, "type": kind, **members})
 
 
 def message(text: str, number: str) -> bytes:
@@ -90,13 +79,9 @@ def go_on() -> bytes:
 def answer(number: str, body: Json) -> bytes:
     """Our answer to a question."""
     value = encode(body).decode("utf-8")
-    return _line({"type": "extension_ui_response", "id": number, "value": value})
+    return line_of({"type": "extension_ui_response", "id": number, "value": value})
 
 
 def withdrawal(number: str) -> bytes:
     """A question stays without an answer."""
-    return _line({"type": "extension_ui_response", "id": number, "cancelled": True})
-
-
-def _line(frame: Json) -> bytes:
-    return encode(frame) + b"\n"
+    return line_of({"type": "extension_ui_response", "id": number, "cancelled": True})

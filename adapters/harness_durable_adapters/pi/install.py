@@ -77,15 +77,3 @@ SOURCES = {version: _source(version) for version in _DIGESTS}
 """By version; the default comes first."""
 
 PINNED = Pinned(NAME, SOURCES)
-BINARY = PINNED.binary_variable
-"""Environment variable: a script or program to use instead of the managed one."""
-ANY_VERSION = PINNED.any_version_variable
-"""Environment variable: allow a version that we did not test; it must pass the self-test."""
-SUPPORTED = PINNED.supported
-DEFAULT = PINNED.default
-
-install = PINNED.install
-find = PINNED.find
-is_supported = PINNED.is_supported
-command = PINNED.command
-"""The first words of the command line for a ``Harness``: Node.js and the script."""

@@ -12,6 +12,7 @@ from harness_durable.errors import BadSetting
 from harness_durable.journal import Journal
 from harness_durable.journal.driver import Splice
 
+from ..common.lines import pieces
 from ..common.shapes import Json, encode
 from . import install
 from .entries import VERSION, Finding, Parser, parse, readable
@@ -23,9 +24,6 @@ from .rebuild import Rebuilt, rebuild
 from .repair import lost_entry, repaired
 
 log = logging.getLogger("harness_durable.pi")
-
-_PIECE = 1 << 20
-"""Bytes of the file that are handed over at once, and one line more."""
 
 
 async def prepare(ctx: LifeContext) -> Launch:
@@ -50,7 +48,7 @@ async def prepare(ctx: LifeContext) -> Launch:
         await journal.transcript_replaced(file, [Splice(parser.count, 0, lines)], reason)
     reach("recovery.rebuilt")
     start = Start(
-        install.command(ctx.harness),
+        install.PINNED.command(ctx.harness),
         ctx.agent,
         ctx.home,
         ctx.token,
@@ -58,7 +56,7 @@ async def prepare(ctx: LifeContext) -> Launch:
         entries=len(parser.entries) - 1 + len(rebuilt.added),
         policies={**dict.fromkeys(READS, "safe"), **ctx.agent.policies},
     )
-    return launch(start, lambda: _pieces(ctx, file))
+    return launch(start, lambda: pieces(_lines(ctx, file)))
 
 
 async def _read(journal: Journal, file: str) -> Parser:
@@ -87,18 +85,12 @@ def _header(ctx: LifeContext) -> Json:
     return {"type": "session", "version": VERSION, "id": native, "timestamp": stamp(), "cwd": ctx.cwd}
 
 
-async def _pieces(ctx: LifeContext, file: str) -> AsyncGenerator[bytes]:
-    """The file's content for the harness, which works where the header says: where the workspace is here."""
-    held, size, first = list[bytes](), 0, True
+async def _lines(ctx: LifeContext, file: str) -> AsyncGenerator[bytes]:
+    """The file's lines for the harness, which works where the header says: where the workspace is here."""
+    first = True
     async for raw in ctx.journal.transcript_lines(file):
-        line = encode({**(readable(raw) or {}), "cwd": ctx.cwd}) if first else raw
+        yield encode({**(readable(raw) or {}), "cwd": ctx.cwd}) if first else raw
         first = False
-        held += (line, b"\n")
-        size += len(line) + 1
-        if size >= _PIECE:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
 
 
 def _reason(rebuilt: Rebuilt) -> str:

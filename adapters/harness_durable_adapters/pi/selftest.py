@@ -6,26 +6,20 @@ refused call must not have run."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import tempfile
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import suppress
-from pathlib import Path
 
-import anyio
 from anyio.abc import Process
 
 from harness_durable.adapter import Harness
 from harness_durable.events import AgentSpec
-from harness_durable.testing.provider import Reply, ScriptedProvider, ToolUse, say
+from harness_durable.testing.provider import Reply, ToolUse, say
 from harness_durable.testing.provider.messages import results
 from harness_durable.testing.provider.policies import Script
 
 from ..common.lines import Lines
 from ..common.proof import Proof
+from ..common.selftest import TEXT, Stage, stage, untrue
 from ..common.shapes import Json, decode, encode, word
 from . import frames, install
 from .entries import VERSION, parse
@@ -33,9 +27,7 @@ from .launch import Start, launch
 from .rebuild import Answer, Case, rebuild
 from .results import told
 
-SECONDS = 60.0
 _DENIED, _CUT = "toolu_selftestdenied", "toolu_selftestcut"
-_TEXT = "self-test: this result was written by recovery"
 _STAMP = "2026-01-01T00:00:00.000Z"
 _STORY = Script(
     (
@@ -48,34 +40,28 @@ _STORY = Script(
 
 async def self_test(harness: Harness) -> Proof:
     """Takes a few seconds; no network, no key."""
-    with tempfile.TemporaryDirectory(
-        prefix="harness-durable-self-test-", ignore_cleanup_errors=True
-    ) as folder:
-        async with ScriptedProvider(_STORY) as model:
-            test = _Test(harness, Path(folder), model)
-            with anyio.move_on_after(SECONDS), suppress(anyio.BrokenResourceError):  # it ended by itself
-                await test.run()
-        ran = (test.work / "ran").exists()
+    async with stage(_STORY) as on:
+        test = _Test(harness, on)
+        await on.play(test.run)
+        ran = on.ran.exists()
     found = {
         "a call that was refused ran, or nobody was asked about it": test.asked and not ran,
         "the session file is not mirrored by our extension": test.mirrored,
         "a call whose outcome cannot be recorded does not end the harness": test.stopped,
         "a killed turn does not continue in its middle": test.continued,
     }
-    return Proof(tuple(f"pi {harness.version}: {trouble}" for trouble, holds in found.items() if not holds))
+    return Proof(untrue(install.NAME, harness, found))
 
 
 class _Test:
-    def __init__(self, harness: Harness, folder: Path, model: ScriptedProvider) -> None:
-        self._harness, self._model = harness, model
+    def __init__(self, harness: Harness, on: Stage) -> None:
+        self._harness, self._on = harness, on
         self._native, self._number = str(uuid.uuid4()), str(uuid.uuid4())
-        self.home, self.work = folder / "home", folder / "work"
-        header = {"type": "session", "version": VERSION, "id": self._native, "cwd": str(self.work)}
+        header = {"type": "session", "version": VERSION, "id": self._native, "cwd": str(on.work)}
         self._lines = [encode({**header, "timestamp": _STAMP})]
         self.asked = self.mirrored = self.stopped = self.continued = False
 
     async def run(self) -> None:
-        await anyio.Path(self.work).mkdir(parents=True)
         await self._life(frames.message("self-test", self._number))
         entries = parse(self._lines).entries
         self.mirrored = any(one.number == self._number for one in entries) and any(
@@ -83,41 +69,26 @@ class _Test:
         )
         if not self.mirrored:
             return
-        answer = Answer(told(_TEXT)["content"], True, tool="bash")
+        answer = Answer(told(TEXT)["content"], True, tool="bash")
         case = Case(self._native, "self-test", _STAMP, "", self._number, answers={_CUT: answer})
         self._lines += [encode(entry) for entry in rebuild(entries, case).added]
         await self._life(frames.go_on())
-        last = self._model.requests[-1]
-        self.continued = _CUT in results(last) and results(last)[_CUT].text == _TEXT
+        last = self._on.model.requests[-1]
+        self.continued = _CUT in results(last) and results(last)[_CUT].text == TEXT
 
     async def _life(self, first: bytes) -> None:
         """Until the turn has ended, the harness is dead, or it goes on although its outcome was refused."""
-        process = await self._started()
-        try:
-            await self._talk(process, first)
-        finally:
-            with anyio.CancelScope(shield=True):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.aclose()
-
-    async def _started(self) -> Process:
         lines = list(self._lines)
 
         async def content() -> AsyncGenerator[bytes]:
             yield b"".join(line + b"\n" for line in lines)
 
         agent = AgentSpec("pi", self._harness.version, "claude-sonnet-4-5", "", "", tools=("bash",))
-        command = install.command(self._harness)
-        plan = launch(Start(command, agent, str(self.home), "self-test", (), len(lines) - 1, {}), content)
-        for name, part in plan.files.items():
-            path = anyio.Path(self.home / name)
-            await path.parent.mkdir(parents=True, exist_ok=True)
-            held = part if isinstance(part, bytes) else b"".join([piece async for piece in part()])
-            await path.write_bytes(held.replace(b"http://127.0.0.1:@PORT@", self._model.url.encode()))
-        return await anyio.open_process(
-            plan.argv, env=dict(plan.env), cwd=self.work, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        command = install.PINNED.command(self._harness)
+        home = str(self._on.homes / "pi")
+        plan = launch(Start(command, agent, home, "self-test", (), len(lines) - 1, {}), content)
+        async with self._on.life(plan, "pi") as process:
+            await self._talk(process, first)
 
     async def _talk(self, process: Process, first: bytes) -> None:
         stdin, stdout = process.stdin, process.stdout

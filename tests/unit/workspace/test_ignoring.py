@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness_durable.workspace import Limits, diff, gitindex
+from harness_durable.workspace import Limits, diff, gitindex, ignoring
 from harness_durable.workspace import opening as opening_module
 from tests.unit.workspace.kit import Kept, Watched, git, write
 
@@ -48,6 +48,43 @@ async def test_a_tracked_file_is_never_ignored(tmp_path: Path) -> None:
     assert await paths(watched) == {".gitignore", "build/keep/a", "x.log"}
     git(place, "add", "-f", "y.log")
     assert "y.log" in await paths(watched)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("*a*a*a*a*a*a*a*a*b", "a" * 250),
+        ("**/a/**/a/**/a/**/a/**/a/**/b", "/".join("a" * 60 + "c")),
+        ("[z-a]*", "z"),
+        ("[", "["),
+    ],
+)
+async def test_a_pattern_that_is_odd_or_never_done_hides_no_other(
+    tmp_path: Path, pattern: str, name: str
+) -> None:
+    """An agent may write it, and all sessions of the worker would wait."""
+    write(tmp_path / "w", {".gitignore": f"secret\n{pattern}\n", name: "1", "secret": "1"})
+    watched = Watched(tmp_path / "w", Kept(), Limits(timeout=10))
+    assert await paths(watched) == {".gitignore", name}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*a*a*b", {"xaxaxb": True, "aab": True, "abba": False, "xaxb": False}),
+        ("a*b*c*", {"abc": True, "axbbxcx": True, "acb": False, "d/abc": True}),
+        ("*x/**/y*z*", {"ax/yz": True, "x/b/c/yyz": True, "x/b/y": False}),
+        ("?*[ab]*[!c]d", {"xaxd": True, "ad": False, "xaacd": False}),
+    ],
+)
+def test_many_stars_mean_what_git_means(tmp_path: Path, pattern: str, names: dict[str, bool]) -> None:
+    git(tmp_path, "init", "-q")
+    write(tmp_path, {".gitignore": f"{pattern}\n", **dict.fromkeys(names, "1")})
+    spec = ignoring._spec(pattern.encode())  # pyright: ignore[reportPrivateUsage]  # the rule itself
+    for name, ignored in names.items():
+        said = git(tmp_path, "check-ignore", name, expect=0 if ignored else 1)
+        assert bool(said) == ignored
+        assert (ignoring._says(spec, name.encode(), False) is True) == ignored  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_file_that_becomes_ignored_stays_in_until_it_is_deleted(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from harness_durable.errors import BadSetting, StorageUnavailable, WorkspaceMissing
@@ -84,6 +86,33 @@ async def test_a_snapshot_that_takes_too_long_is_given_up_and_said(tmp_path: Pat
 
     scanned = await Watched(tmp_path / "w", Slow(), Limits(timeout=0.05)).scan()
     assert (scanned.skipped, scanned.root) == ("timeout", "") and "WORKSPACE_TIMEOUT" in scanned.why
+
+
+async def test_a_walk_that_hangs_takes_one_thread_however_often_files_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls whose outcomes are to be written do not each wait for a file system that does not answer."""
+    write(tmp_path / "w", {"a": "1"})
+    watched = Watched(tmp_path / "w", Kept(), Limits(timeout=0.05))
+    await watched.step()
+    answers, begun = threading.Event(), list[int]()
+    real = scanner.Scan.run
+
+    def hangs(scan: scanner.Scan) -> object:
+        begun.append(1)
+        answers.wait(20)
+        return real(scan)
+
+    monkeypatch.setattr(scanner.Scan, "run", hangs)
+    write(tmp_path / "w", {"a": "2"})
+    looks = [await watched.scan() for _ in range(3)]
+    assert [each.skipped for each in looks] == ["timeout"] * 3 and len(begun) == 1
+    assert "WORKSPACE_TIMEOUT" in looks[0].why and "file system" in looks[1].why
+    answers.set()
+    with anyio.fail_after(10):
+        while (scanned := await watched.scan()).skipped:
+            await anyio.lowlevel.checkpoint()
+    assert watched.land(scanned).counts.modified == 1
 
 
 async def test_a_scan_can_be_cancelled_and_the_next_one_is_whole(tmp_path: Path) -> None:
