@@ -20,9 +20,10 @@ import anyio
 from playwright.async_api import BrowserContext, async_playwright
 
 from harness_durable import events as ev
+from harness_durable import fold
 from harness_durable.payload import pack
 from harness_durable.worlds import open_world
-from tests.view.logs import long, write
+from tests.view.logs import entries, long, write
 
 HUGE = 4 << 20
 """Bytes of every thousandth tool output."""
@@ -35,6 +36,11 @@ new MutationObserver((_, watcher) => {
 }).observe(document, { childList: true, subtree: true });
 """
 
+EMPTY = """
+addEventListener('DOMContentLoaded', () =>
+  requestAnimationFrame(() => setTimeout(() => { window.shown = performance.now(); }, 0)));
+"""
+
 SHOWN = """() => new Promise(done => {
   const look = () => window.shown ? done(window.shown) : setTimeout(look, 5);
   look();
@@ -42,7 +48,7 @@ SHOWN = """() => new Promise(done => {
 
 
 async def fill(url: str, count: int) -> None:
-    """A session of ``count`` events."""
+    """A session of ``count`` events, and the snapshot that whoever drove it left when its last turn ended."""
     log, blobs = long(count), dict[str, bytes]()
     outputs = [place for place, event in enumerate(log) if isinstance(event, ev.ToolCompleted)]
     for number, place in enumerate(outputs[::1000]):
@@ -53,6 +59,9 @@ async def fill(url: str, count: int) -> None:
     world = await open_world(url)
     try:
         await write(world, "long", log, blobs)
+        state = fold.fold(entries(log))
+        settled = max(turn.ended_seq for turn in state.turns.values())
+        await world.put_snapshot("long", settled, fold.dump(fold.fold(entries(log[:settled]))))
     finally:
         await world.aclose()
 
@@ -67,6 +76,17 @@ async def visit(browser: BrowserContext, address: str) -> tuple[float, int]:
         shown = await page.evaluate(SHOWN)
         await page.evaluate("() => harnessDurable.rest")
         return float(shown), int(await page.evaluate("document.querySelectorAll('*').length"))
+    finally:
+        await page.close()
+
+
+async def nothing(browser: BrowserContext, address: str) -> float:
+    """Milliseconds to a page without anything, from the same server: what the machine takes just now."""
+    page = await browser.new_page()
+    try:
+        await page.add_init_script(EMPTY)
+        await page.goto(f"{address}api/start")
+        return float(await page.evaluate(SHOWN))
     finally:
         await page.close()
 
@@ -102,7 +122,9 @@ async def measure(url: str, rounds: int) -> None:
             chromium = await started.chromium.launch(executable_path=binary, args=["--no-sandbox"])
             browser = await chromium.new_context(viewport={"width": 1280, "height": 800})
             first, _ = await visit(browser, address)
-            times, nodes = zip(*[await visit(browser, address) for _ in range(rounds)], strict=True)
+            both = [(await visit(browser, address), await nothing(browser, address)) for _ in range(rounds)]
+            visits, empty = zip(*both, strict=True)
+            times, nodes = zip(*visits, strict=True)
             moves = await scrub(browser, address, rounds)
             await chromium.close()
     finally:
@@ -111,6 +133,7 @@ async def measure(url: str, rounds: int) -> None:
     told = (
         ("first visit, log unread", f"{first:.0f} ms"),
         ("first rows, median", f"{statistics.median(times):.0f} ms (worst {max(times):.0f}, wanted < 300)"),
+        ("a page without anything", f"{statistics.median(empty):.0f} ms (worst {max(empty):.0f})"),
         ("elements on the page", f"{max(nodes)} (wanted < 1000)"),
         ("move of the scrubber", f"{statistics.median(moves):.0f} ms (worst {max(moves):.0f})"),
         ("load of the machine", f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"),

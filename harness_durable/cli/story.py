@@ -201,7 +201,9 @@ def named(call: ToolCall) -> str:
 
 
 def _bare(call: ToolCall) -> str:
-    return call.name.rpartition("__")[2] or call.name if call.origin == "custom" else call.name
+    if call.origin != "custom":
+        return call.name
+    return call.name.rpartition("__")[2].removeprefix("durable_") or call.name
 
 
 def given(call: ToolCall) -> str:

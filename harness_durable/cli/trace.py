@@ -166,5 +166,6 @@ def _fitted(text: str, room: int) -> str:
 
 
 def _markdown(entry: Entry, line: Line) -> str:
-    text = one_line(line.text, 400).replace("`", "'").replace("<", "&lt;")
+    # Readable in a terminal, too: only what makes a reader of Markdown fetch or run something is taken out.
+    text = one_line(line.text, 400).replace("`", "'").replace("<", "&lt;").replace("](", "]\\(")
     return f"- {entry.seq} {line.mark} {text}"

@@ -136,7 +136,8 @@ async def _html(store: World, session: str, redaction: Redaction) -> Iterator[by
     from harness_durable.view.html import html_page
 
     reader = RedactedReader(store, session, redaction)
-    page = await html_page(reader, redaction.name(session), content=redaction.content)
+    name = redaction.name(session)
+    page = await html_page(reader, name, content=redaction.content, clean=redaction.bytes)
     return iter((page.encode(),))
 
 

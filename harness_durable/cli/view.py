@@ -13,6 +13,7 @@ from harness_durable.cli.common import asynchronous, opened, say, visible, world
 
 if TYPE_CHECKING:  # without the extra there is no such module to import
     from harness_durable.view.hall import Hall
+    from harness_durable.view.network import Door
 
 
 @click.command()
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # without the extra there is no such module to import
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), help="port [default: 7337, or any that is free]")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="another name by which the page is opened")
+@click.option("--token", is_flag=True, help="ask for a token on this machine, too: it has other users")
 @click.option(
     "--open/--no-open", "open_it", default=None, help="open a browser [default: at a terminal with a screen]"
 )
@@ -30,6 +32,7 @@ async def view(
     host: str,
     port: int | None,
     allow_host: tuple[str, ...],
+    token: bool,
     open_it: bool | None,
     world: str | None,
     app: str | None,
@@ -42,18 +45,20 @@ async def view(
     _needs_starlette()
     from harness_durable.view.hall import Hall
     from harness_durable.view.log import open_file
+    from harness_durable.view.server import door
 
+    who = door(host, allow_host, token=token)
     file = _file(session)
     if file is not None:
         log = await open_file(file)
         for damage in log.lost:
             say(f"warning: not in the file: {visible(damage)}")
-        await _serve(Hall(log.world(), lost=log.lost), host, port, allow_host, open_it, log.name)
+        await _serve(Hall(log.world(), lost=log.lost), host, port, who, open_it, log.name)
         return
     async with opened(world, app) as (store, _):
         if session is not None:
             await store.session(session)
-        await _serve(Hall(store), host, port, allow_host, open_it, session or "")
+        await _serve(Hall(store), host, port, who, open_it, session or "")
 
 
 def _file(name: str | None) -> Path | None:
@@ -80,11 +85,11 @@ def _has_screen() -> bool:
 
 
 async def _serve(
-    hall: Hall, host: str, port: int | None, names: tuple[str, ...], open_it: bool | None, first: str
+    hall: Hall, host: str, port: int | None, who: Door, open_it: bool | None, first: str
 ) -> None:
-    from harness_durable.view.server import door, listen, serve
+    from harness_durable.view.server import listen, serve
 
-    who, listening = door(host, names), listen(host, port)
+    listening = listen(host, port)
     bound: int = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
     link = f"http://{shown}:{bound}/" + (f"?token={who.token}" if who.token else "")

@@ -18,9 +18,13 @@ from harness_durable.view.find import find
 from harness_durable.view.hall import Hall
 from harness_durable.view.network import Door, Guard
 from harness_durable.view.shipped import shipped, stamp
+from harness_durable.view.tail import tail
 
 MOST = 20_000
 """Events of one answer with rows."""
+
+PATIENCE = 0.5
+"""Seconds after which a page is told how far the reading of a log is."""
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
@@ -95,11 +99,25 @@ class _Pages:
 
     async def rows(self, request: Request) -> object:
         """The versions of ``limit`` events before ``before`` (0: the newest ones). What was read before is
-        given at once: the stream, which every page opens next, has what came since."""
+        given at once: the stream, which every page opens next, has what came since. Of a long log that was
+        not read yet the newest ones come first if that is possible (``tail``); otherwise the answer is how
+        far the reading is, and the page asks again."""
         sheet = await self._hall.begun(request.path_params["session"])
-        if not sheet.read:
-            await sheet.refresh()
         before, limit = _number(request, "before", 0), min(_number(request, "limit", 1000), MOST)
+        if not sheet.read and not before and not request.query_params.get("again"):
+            last = await tail(sheet.reader, limit)
+            if last is not None:
+                return {
+                    "rows": last.rows,
+                    "after": last.after,
+                    "upto": last.head,
+                    "head": last.head,
+                    "damage": "",
+                }
+        if not sheet.read:
+            await sheet.refresh(PATIENCE)
+        if not sheet.read:
+            return {"reading": sheet.head, "of": (await self._hall.world.session(sheet.reader.session)).head}
         upto = before - 1 if before else sheet.head
         after = max(0, upto - limit)
         return {
@@ -139,4 +157,5 @@ class _Pages:
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isdecimal() else _number(request, "after", 0)
         sheet = await self._hall.sheet(session)
-        return StreamingResponse(live.stream(sheet, after), media_type="text/event-stream")
+        told = live.stream(sheet, after, over=lambda: self._hall.over)
+        return StreamingResponse(told, media_type="text/event-stream")

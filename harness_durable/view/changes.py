@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -14,6 +15,9 @@ from harness_durable.workspace import content
 
 MOST = 1 << 20
 """Bytes of a file that are compared."""
+
+Clean = Callable[[bytes], bytes]
+"""Takes out of a file what must not be seen."""
 
 LINES = 3000
 """Lines of a difference that are shown."""
@@ -28,14 +32,19 @@ class Difference(msgspec.Struct, frozen=True):
     missing: str = ""
 
 
-async def changes(sheet: Sheet, seq: int, number: int) -> Difference:
-    """Of the change with that number in a ``workspace.committed``. Raises ``NotFound``."""
+def _as_it_is(raw: bytes) -> bytes:
+    return raw
+
+
+async def changes(sheet: Sheet, seq: int, number: int, clean: Clean = _as_it_is) -> Difference:
+    """Of the change with that number in a ``workspace.committed``; files go through ``clean`` first. Raises
+    ``NotFound``."""
     event = (await sheet.entry(seq)).event
     if not isinstance(event, ev.WorkspaceCommitted) or not 0 <= number < len(event.changes):
         raise NotFound(f"event {seq} names no change {number}; reload the page")
     change = event.changes[number]
     try:
-        before, after = await _text(sheet, change.old), await _text(sheet, change.new)
+        before, after = await _text(sheet, change.old, clean), await _text(sheet, change.new, clean)
     except (DamagedLog, NotFound) as missing:
         return Difference(change.path, [], str(missing))
     if before is None or after is None:
@@ -46,16 +55,16 @@ async def changes(sheet: Sheet, seq: int, number: int) -> Difference:
     return Difference(change.path, [*lines[:LINES], *more])
 
 
-async def _text(sheet: Sheet, ref: str) -> str | None:
+async def _text(sheet: Sheet, ref: str, clean: Clean) -> str | None:
     """Empty for a file that was not there; None for what cannot be compared."""
     if not ref:
         return ""
     if ref.startswith("@"):
-        return f"link to {ref[1:]}"
+        return clean(f"link to {ref[1:]}".encode()).decode("utf-8", "replace")
     raw = await content(ref, partial(sheet.reader.world.blob, sheet.reader.session))
     if len(raw) > MOST:
         return None
     try:
-        return raw.decode()
+        return clean(raw).decode()
     except UnicodeDecodeError:
         return None

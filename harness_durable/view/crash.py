@@ -19,14 +19,17 @@ PIECE = 8 << 10
 
 
 async def around(sheet: Sheet, item: int) -> list[Text]:
-    """Of the end of a life: the last request in it against the first one after it. Messages that both have
-    are counted; those that were added are shown. ``seq`` of the latter is the request that had them."""
+    """Of the end of a life, or of its worker: the last request before it against the first one after it.
+    Messages that both have are counted; those that were added are shown. ``seq`` of the latter is the request
+    that had them."""
     from harness_durable.view.detail import Text
 
     end = sheet.versions(item)[0]
     asked = [one for one in sheet.rows if one.kind == "model" and one.state == "requested"]
     before = next((one for one in reversed(asked) if one.seq < end.seq and one.life == end.life), None)
-    after = next((one for one in asked if one.seq > end.seq and one.life > end.life), None)
+    lives_on = end.kind == "attached"
+    later = (one for one in asked if one.seq > end.seq and (lives_on or one.life > end.life))
+    after = next(later, None)
     old = await _messages(sheet, before.item) if before is not None else None
     if before is None or old is None:
         return []

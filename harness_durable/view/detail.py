@@ -77,7 +77,7 @@ async def detail(sheet: Sheet, item: int) -> Detail:
             found.changes.extend(Changed(seq, number, one.op, one.path) for number, one in named)
         found.raw.append((seq, raw(entry)))
     found.facts.sort(key=lambda fact: fact.seq)
-    if sheet.versions(item)[-1].kind == "end":
+    if sheet.versions(item)[-1].kind in ("end", "attached"):
         found.texts.extend(await crash.around(sheet, item))
     return found
 

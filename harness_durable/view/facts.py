@@ -53,7 +53,9 @@ def facts(sheet: Sheet, entry: ev.Entry) -> list[Fact]:
             return about(attached_by=f"worker {event.worker[:8]}")
         case ev.LifeEnded():
             code = "" if event.code is None else event.code
-            return about(ended=event.reason, exit_code=code)
+            kills = event.oom_kills or ""
+            how = _ENDED.get(event.why, event.why)
+            return about(ended=event.reason, how=how, exit_code=code, killed_for_want_of_memory=kills)
         case ev.TurnResumed():
             return about(how=event.rung, life=_life(sheet, event.life)) + [
                 Fact(seq, "told", sentence) for sentence in event.told
@@ -62,6 +64,31 @@ def facts(sheet: Sheet, entry: ev.Entry) -> list[Fact]:
             return about(turn=event.turn)
         case ev.TurnFailed() | ev.TurnCancelled() | ev.TurnNeedsInput() | ev.TurnInterrupted():
             return about(turn=event.turn, reason=event.reason)
+        case ev.MessageWithdrawn() | ev.StopRequested():
+            return about(by=event.by)
+        case ev.SessionMoved():
+            return about(it_goes_on_in=event.to)
+        case ev.SessionClosed() | ev.SessionReleased():
+            return about(reason=event.reason)
+        case ev.SessionClaimed():
+            before = "it may be alive still: it was displaced" if event.displaced else ""
+            return about(worker=event.worker, epoch=event.epoch, the_one_before=before)
+        case ev.TranscriptReplaced():
+            dropped = "all behind them" if event.drop is None else f"{event.drop} behind them"
+            return about(
+                why=event.reason,
+                file=event.file,
+                lines=f"the first {event.keep} stay; {event.count} take the place of {dropped}",
+                summed_up=", ".join(event.shown or ()),
+            )
+        case ev.TranscriptAppended():
+            return about(file=event.file, lines=event.count)
+        case ev.ModelWithheld():
+            names = [str(one) for one in event.media]
+            first = Fact(
+                seq, "the original", "in the request that was refused", sheet.calls.get(event.call, 0)
+            )
+            return [*about(withheld="; ".join(names), because=event.reason), first]
         case _:
             return _call_facts(sheet, entry)
 
@@ -146,6 +173,18 @@ _POLICY = {
     "safe": "it may run again",
     "idempotent": "it may run again with the same key",
     "never": "it must not run again by itself",
+}
+_ENDED = {
+    "exit": "its process ended by itself",
+    "signal": "its process was ended by a signal",
+    "oom": "it was killed because the memory of its sandbox was used up",
+    "kill": "it was killed by us",
+    "killed": "its sandbox was killed",
+    "removed": "its sandbox was removed by somebody",
+    "stopped": "its sandbox was stopped",
+    "ended": "its sandbox ended by itself",
+    "ttl": "no worker came for it in time",
+    "shutdown": "a worker ended it",
 }
 _SOURCE = {
     "hook": "the agent, as it happened",

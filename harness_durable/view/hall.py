@@ -40,10 +40,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Hall:
-    """``lost``: what a salvaged file says of itself."""
+    """``lost``: what a salvaged file says of itself. ``over``: the server stops, and so do its streams."""
 
     def __init__(self, world: World, *, lost: tuple[str, ...] = ()) -> None:
-        self.world, self.lost = world, lost
+        self.world, self.lost, self.over = world, lost, False
         self._open: OrderedDict[str, Sheet] = OrderedDict()
 
     async def sheet(self, session: str) -> Sheet:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
 
 import msgspec
 
 from harness_durable.journal import Reader
+from harness_durable.view.changes import Clean, Difference, changes
 from harness_durable.view.detail import Detail, Text, detail, said_of
 from harness_durable.view.row import Row
 from harness_durable.view.sheet import Sheet
@@ -25,12 +27,15 @@ MOST_TEXT = 32 << 10
 MESSAGES = 3
 """Messages of a model request that a file has besides the new ones."""
 
+MOST_CHANGES = 2 << 20
+"""Characters of all differences in a file."""
+
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
 
 
 class Data(msgspec.Struct, frozen=True):
-    """What a server would answer. ``notes``: what the file lacks."""
+    """What a server would answer; ``changes`` by event and number. ``notes``: what the file lacks."""
 
     session: str
     rows: list[Row]
@@ -38,12 +43,14 @@ class Data(msgspec.Struct, frozen=True):
     damage: str
     details: dict[str, Detail]
     said: dict[str, str]
+    changes: dict[str, Difference] = {}
     notes: tuple[str, ...] = ()
 
 
-async def html_page(reader: Reader, session: str, *, content: bool = True) -> str:
-    """The file. All it shows comes through ``reader``, which may redact. ``content`` of false: what was said
-    is left out, and the page says so. Called by ``export --to html``. Raises what a reader does."""
+async def html_page(reader: Reader, session: str, *, content: bool = True, clean: Clean | None = None) -> str:
+    """The file. All it shows comes through ``reader``, which may redact, and the files that steps changed
+    through ``clean``; without it they are left out. ``content`` of false: what was said is left out, and the
+    page says so. Called by ``export --to html``. Raises what a reader does."""
     sheet = Sheet(reader, keep=True)
     await sheet.refresh()
     details: dict[str, Detail] = {}
@@ -56,7 +63,20 @@ async def html_page(reader: Reader, session: str, *, content: bool = True) -> st
     notes = () if content else ("What was said is left out of this file.",)
     rows = sheet.rows if content else [_silent(one) for one in sheet.rows]
     said = await said_of(sheet, answers) if content else {}
-    return page(Data(session, rows, sheet.head, sheet.damage, details, said, notes))
+    files = await _changes(sheet, details.values(), clean) if content and clean is not None else {}
+    return page(Data(session, rows, sheet.head, sheet.damage, details, said, files, notes))
+
+
+async def _changes(sheet: Sheet, details: Iterable[Detail], clean: Clean) -> dict[str, Difference]:
+    """Line by line, as long as there is room."""
+    found, room = dict[str, Difference](), MOST_CHANGES
+    for one in (change for known in details for change in known.changes):
+        told = await changes(sheet, one.seq, one.number, clean) if room > 0 else None
+        room -= sum(map(len, told.lines)) if told is not None else 0
+        if told is None or room < 0:
+            told = Difference(one.path, [], "this file has no room for it; the viewer shows it")
+        found[f"{one.seq}/{one.number}"] = told
+    return found
 
 
 def _slim(found: Detail) -> Detail:

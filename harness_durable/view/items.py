@@ -11,14 +11,22 @@ _STEER = {False: "You, into the running turn", True: "A note to the model, by ha
 
 
 def message(state: Session, entry: ev.Entry, name: str, word: str = "") -> Row | None:
-    """How a message or steer looks now."""
+    """How a message or steer looks now. ``begun`` of one that waits for a time is that time."""
     known: Message | None = state.messages.get(name)
     if known is None:
         return None
     title = "You" if known.kind == "message" else _STEER[known.remark]
     life = number(state, known.delivered_in)
     return row(
-        entry, known.kind, known.status, title, excerpt(known.text), word=word, item=known.seq, life=life
+        entry,
+        known.kind,
+        known.status,
+        title,
+        excerpt(known.text),
+        word=word,
+        item=known.seq,
+        life=life,
+        begun=known.not_before,
     )
 
 

@@ -5,7 +5,7 @@ Text that is arriving is sent as ``progress``; it has no number, since it is no 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
@@ -27,12 +27,15 @@ _SHOWN = 4000
 """Characters of the text that is arriving: its end."""
 
 
-async def stream(sheet: Sheet, after: int) -> AsyncIterator[bytes]:
-    """Ends when the page is gone, or with ``trouble`` when the store is; the page then connects anew."""
+async def stream(
+    sheet: Sheet, after: int, *, over: Callable[[], bool] = lambda: False
+) -> AsyncIterator[bytes]:
+    """Ends when the page is gone, when it is ``over``, or with ``trouble`` when the store is gone; the page
+    then connects anew."""
     session, world = sheet.reader.session, sheet.reader.world
     last, quiet_since = "", clock.monotonic()
     yield b"retry: 1000\n: hello\n\n"
-    while True:
+    while not over():
         try:
             head = await world.wait(session, after, LOOK)
             if head > after:

@@ -116,21 +116,23 @@ class Guard:
     def _welcome(self, scope: Scope, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
         """None if the request may go on: no token is needed, or the cookie has it."""
         token = self._door.token
-        if not token or _same(_cookie(headers), token):
+        name = f"{COOKIE}-{scope['server'][1]}"  # browsers share cookies between the ports of a host
+        if not token or _same(_cookie(headers, name), token):
             return None
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         if _same(query.get("token", [""])[0], token):
             answer = RedirectResponse(scope["path"], 303)
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            # "strict" would keep it back where the link was followed from another site, such as a chat.
+            answer.set_cookie(name, token, httponly=True, samesite="lax")
             return answer
         return PlainTextResponse(
             "open the whole link that `harness-durable view` printed, with its token", 401
         )
 
 
-def _cookie(headers: Headers) -> str:
+def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
     return found.value if found is not None else ""

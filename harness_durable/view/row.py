@@ -27,8 +27,9 @@ Kind = Literal[
     "withheld",
     "log",
 ]
-"""What a row is about. ``end``: a life ended; ``settled``: recovery found out, or could not find out, what
-became of a call; ``replay``: a model answer came from the log; ``log``: an event that only machines need."""
+"""What a row is about. ``end``: a life ended; ``attached``: its worker died and it did not; ``settled``:
+recovery found out, or could not find out, what became of a call; ``replay``: a model answer came from the
+log; ``log``: an event that only machines need."""
 
 Tone = Literal["plain", "good", "bad", "warn", "life", "person", "quiet"]
 
@@ -55,10 +56,11 @@ MARKS: dict[str, tuple[str, Tone]] = {
     "permission refused": ("⊘", "person"),
     "life running": ("┏", "life"),
     "life ended": ("┏", "life"),
-    "attached attached": ("┣", "life"),
+    "attached attached": ("┣", "warn"),
     "end settled": ("┗", "life"),
     "end died": ("╳", "bad"),
     "end stopped": ("■", "warn"),
+    "end gave_up": ("■", "warn"),
     "resumed resumed": ("↻", "warn"),
     "stop asked": ("■", "person"),
     "files committed": ("±", "plain"),
@@ -66,6 +68,7 @@ MARKS: dict[str, tuple[str, Tone]] = {
     "withheld withheld": ("▲", "warn"),
     "session created": ("◆", "quiet"),
     "session moved": ("◆", "quiet"),
+    "session closed": ("◆", "quiet"),
 }
 """By kind and state. A sign has a meaning of its own, so that nothing depends on colour."""
 
@@ -73,8 +76,9 @@ MARKS: dict[str, tuple[str, Tone]] = {
 class Row(msgspec.Struct, frozen=True, array_like=True):
     """``item`` is the number of the event with which the thing began: its identity and its place. The version
     stands from the event ``seq`` on, until the same item has a later one. ``life`` is the number of the life
-    that it belongs to, 0 for none. ``begun`` and ``over`` (ms; 0: not yet) are when it ran. ``word`` is the
-    kind of event that made this version; empty: another row of the same event has it."""
+    that it belongs to, 0 for none. ``begun`` and ``over`` (ms; 0: not yet) are when it ran; a message starts
+    no earlier than its ``begun``. ``word`` is the kind of event that made this version; empty: another row of
+    the same event has it."""
 
     seq: int
     time: int

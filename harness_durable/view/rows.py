@@ -74,9 +74,12 @@ def _plain(entry: ev.Entry, word: str) -> Row:
             what = f"{agent.adapter} {agent.harness_version}, model {agent.model}, in {agent.workspace}"
             return row(entry, "session", "created", "Session created", cut(what), word=word)
         case ev.SessionMoved(to=to):
-            return row(entry, "session", "moved", "Session moved", cut(to), word=word)
+            return row(entry, "session", "moved", "Session moved", cut(f"it goes on in {to}"), word=word)
+        case ev.SessionClosed(reason=reason):
+            return row(entry, "session", "closed", "Session closed", cut(reason), word=word)
         case ev.SessionClaimed(worker=worker, host=host, pid=pid, epoch=epoch):
             who = f"worker {worker[:8]}, pid {pid} on {host}, drives it from here on (epoch {epoch})"
+            who += "; the one before it may be alive still" if entry.event.displaced else ""
             return row(entry, "log", "", "Claimed", cut(who), word=word)
         case ev.SessionReleased(reason=reason):
             return row(entry, "log", "", "Released by its worker", cut(reason), word=word)
@@ -111,11 +114,17 @@ def _turn(
             return _about(entry, word, [own, message(state, entry, event.turn)])
         case ev.TurnInterrupted():
             own = row(entry, "log", "", "Turn interrupted", cut(event.reason), word=word)
-            return [own, *(_planned(state, entry, event.turn) if event.planned else [])]
+            how = "stopped" if event.planned else "gave_up"
+            return [
+                own,
+                *(_no_crash(state, entry, event.turn, how) if event.planned or event.transient else []),
+            ]
         case ev.TurnResumed():
             where = number(state, event.life)
+            if event.rung == "attach":  # the row of the worker's death says all of it
+                return [row(entry, "log", "", "Turn goes on", "undisturbed", word=word, life=where)]
             told = cut("; ".join(_named(state, sentence) for sentence in event.told))
-            text = told or "no call was cut off"
+            text = told or ("a person had it go on" if event.by_person else "no call was cut off")
             own = row(entry, "resumed", "resumed", "Turn resumed", text, word=word, life=where)
             return _about(entry, word, [own, life(state, entry, event.life)])
         case ev.StopRequested():
@@ -146,21 +155,49 @@ def _life(
         case ev.LifeStarted():
             return _about(entry, word, [now])
         case ev.LifeAttached():
-            title = f"A new worker takes over life {number(state, event.life)}"
-            text = "the agent never noticed"
-            own = row(entry, "attached", "attached", title, text, word=word, life=number(state, event.life))
-            return _about(entry, word, [own, now])
+            return _about(entry, word, [_attached(state, entry, event.life, word), now])
         case ev.LifeEnded():
             how = "settled" if event.reason == SETTLED else "died"
             return _about(entry, word, [_end(state, entry, event.life, how, word), now])
 
 
-def _planned(state: Session, entry: ev.Entry, turn: str) -> list[Row]:
-    """We ended it ourselves, as in a deploy: its end is no crash."""
+def _no_crash(state: Session, entry: ev.Entry, turn: str, how: str) -> list[Row]:
+    """We ended it ourselves, as in a deploy, or the agent gave the turn up: its end is no crash."""
     known = state.turns.get(turn)
     last = state.lives.get(known.lives[-1]) if known is not None and known.lives else None
-    end = _end(state, entry, last.id, "stopped", "") if last is not None and last.ended_seq else None
+    end = _end(state, entry, last.id, how, "") if last is not None and last.ended_seq else None
     return [end] if end is not None else []
+
+
+def _attached(state: Session, entry: ev.Entry, name: str, word: str) -> Row | None:
+    """A worker is gone and the agent that it drove is not. ``begun`` is the last recorded step, ``over`` when
+    another worker came. What ran in the worker itself, a tool of ours, was cut off."""
+    known = state.lives.get(name)
+    if known is None:
+        return None
+    title, text = f"The worker of life {known.number} was lost", "another one came; the agent never noticed"
+    turn = state.turns.get(known.turn)
+    lost = [
+        bare(call)
+        for call in (state.calls(turn) if turn is not None else ())
+        if call.open and call.origin == "custom" and call.released_in == name
+    ]
+    return row(
+        entry,
+        "attached",
+        "attached",
+        title,
+        text,
+        word=word,
+        life=known.number,
+        begun=_last_step(state, known),
+        over=entry.time,
+        badges=_during(lost),
+    )
+
+
+def _during(names: list[str]) -> tuple[str, ...]:
+    return (f"while {cut(', '.join(names), 60)} ran",) if names else ()
 
 
 def _end(state: Session, entry: ev.Entry, name: str, how: str, word: str) -> Row | None:
@@ -174,13 +211,13 @@ def _end(state: Session, entry: ev.Entry, name: str, how: str, word: str) -> Row
     if how == "settled" or (turn is not None and turn.settled):
         how, title, text = "settled", f"Life {known.number} ended", "its turn was settled"
     else:
-        title = f"Life {known.number} {'died' if how == 'died' else 'was stopped as planned'}"
+        title = f"Life {known.number} {_ENDS[how]}"
         cut_off = [
             bare(call)
             for call in (state.calls(turn) if turn is not None else ())
             if call.open and call.released_in == name
         ]
-        badges = (f"while {cut(', '.join(cut_off), 60)} ran",) if cut_off else ()
+        badges = _during(cut_off)
     return row(
         entry,
         "end",
@@ -194,6 +231,9 @@ def _end(state: Session, entry: ev.Entry, name: str, how: str, word: str) -> Row
         over=known.ended or 0,
         badges=badges,
     )
+
+
+_ENDS = {"died": "died", "stopped": "was stopped as planned", "gave_up": "gave up, for what may pass"}
 
 
 def _last_step(state: Session, known: Life) -> int:

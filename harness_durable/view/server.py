@@ -37,11 +37,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def door(host: str, names: Collection[str]) -> Door:
-    """A token is made for whoever binds to more than this machine."""
+def door(host: str, names: Collection[str], *, token: bool = False) -> Door:
+    """A token is made for whoever binds to more than this machine, or asks for one."""
     loopback = is_loopback(host)
-    token = "" if loopback else secrets.token_urlsafe(24)
-    return Door(loopback, token, frozenset(name.lower() for name in names))
+    secret = secrets.token_urlsafe(24) if token or not loopback else ""
+    return Door(loopback, secret, frozenset(name.lower() for name in names))
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -76,14 +76,21 @@ async def serve(
     finds it read. ``ready`` is called as soon as requests are answered."""
     app = application(hall, who, first=first)
     config = uvicorn.Config(
-        app, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=1, ws="none"
+        app, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=3, ws="none"
     )
     server = _Server(config, ready)
-    async with anyio.create_task_group() as tasks:
-        if first:
-            tasks.start_soon(hall.sheet, first)
-        try:
+
+    async def answer() -> None:
+        """Not cancelled with the rest: who is cut off in an answer would be told of with a traceback."""
+        with anyio.CancelScope(shield=True):
             await server.serve(sockets=[listening])
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        try:
+            if first:
+                await hall.sheet(first)
+            await anyio.sleep_forever()
         finally:
-            server.should_exit = True
-            tasks.cancel_scope.cancel()
+            hall.over = server.should_exit = True

@@ -5,8 +5,10 @@ can be read before and behind it is shown, and ``damage`` says what is missing."
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import anyio
 
@@ -42,18 +44,31 @@ class Sheet:
     def head(self) -> int:
         return self.state.seq
 
-    async def refresh(self) -> None:
-        """Read what the log has by now. Raises ``NotFound`` and ``StorageUnavailable``."""
-        async with self._lock:
-            count = 0
-            async for entry in self._entries():
-                self._take(entry)
-                count += 1
-                if count % _BREATH == 0:
-                    await clock.sleep(0)
+    async def refresh(self, patience: float = math.inf) -> None:
+        """Read what the log has by now, but stop after ``patience`` seconds: ``read`` says if it came to the
+        end once. Raises ``NotFound`` and ``StorageUnavailable``."""
+        end, count = clock.monotonic() + patience, 0
+        try:
+            self._lock.acquire_nowait()
+        except anyio.WouldBlock:  # somebody else reads, and may have more patience
+            with anyio.move_on_after(patience) as waiting:
+                await self._lock.acquire()
+            if waiting.cancelled_caught:
+                return
+        try:
+            async with aclosing(self._entries()) as entries:
+                async for entry in entries:
+                    self._take(entry)
+                    count += 1
+                    if count % _BREATH == 0:
+                        await clock.sleep(0)
+                        if clock.monotonic() > end:
+                            return
             self.read = True
+        finally:
+            self._lock.release()
 
-    async def _entries(self) -> AsyncIterator[ev.Entry]:
+    async def _entries(self) -> AsyncGenerator[ev.Entry]:
         """Whatever can be read: damage must not hide its neighbours."""
         after = self.head
         while True:

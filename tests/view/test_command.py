@@ -119,10 +119,13 @@ async def test_new_events_keep_the_place_and_the_choice(page: Page, tmp_path: Pa
             ended(process)
 
 
-async def test_the_token_of_an_open_address_is_printed_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("--host", "0.0.0.0"), ("--token",)], ids=["open", "asked for"])
+async def test_a_token_is_printed_once_and_nobody_gets_in_without(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     url = f"sqlite:{tmp_path / 'world.db'}"
     await (await open_world(url)).aclose()
-    process = view("--host", "0.0.0.0", "--world", url)
+    process = view(*words, "--world", url)
     link = address(process)
     token = link.partition("?token=")[2]
     try:

@@ -9,7 +9,7 @@ import { Player } from "./player.js";
 import { Sessions } from "./sessions.js";
 import { FileSource, ServerSource } from "./source.js";
 import { el, many, visible } from "./text.js";
-import { FILTERS, Trace, isCrash, isFailure, isUnknown } from "./trace.js";
+import { FILTERS, Trace, isDeath, isFailure, isUnknown } from "./trace.js";
 import { verdict } from "./verdict.js";
 
 const $ = (id) => document.getElementById(id);
@@ -17,7 +17,7 @@ const FIRST = 400; // events of the first answer: the last part comes first
 const CHUNK = 8000;
 
 const TURN = { running: "running", completed: "completed", failed: "failed", cancelled: "cancelled", needs_input: "needs you", queued: "queued" };
-const JUMPS = { crash: isCrash, prompt: (row) => row.kind === "message", failure: isFailure, unknown: isUnknown };
+const JUMPS = { crash: isDeath, prompt: (row) => row.kind === "message", failure: isFailure, unknown: isUnknown };
 
 class App {
   constructor(source) {
@@ -27,11 +27,12 @@ class App {
     this.upto = Infinity;
     this.item = 0;
     this.filter = "story";
+    this.narrowed = null; // one life or tool that the list is narrowed to
     this.following = source.live;
     this.unfollow = () => {};
     this.list = new List($("list"), $("pad"), { choose: (row) => this.choose(row.item, row.seq), seen: (items) => source.said(this.session, items) });
     this.lanes = new Lanes($("lanes"), $("lanes-twin"), (item) => this.choose(item));
-    this.details = new Details($("detail"), (seq) => this.goTo(seq));
+    this.details = new Details($("detail"), (seq) => this.goTo(seq), (row) => this.#narrower(row));
     this.player = new Player({ play: $("play"), speed: $("speed"), skip: $("skip"), scrub: $("scrub"), place: $("place"), now: $("now") }, (upto) => this.lookAt(upto));
     this.finder = new Finder({ form: $("find-form"), input: $("find"), note: $("find-note") }, source, { session: () => this.session, go: (seq) => this.goTo(seq) });
     this.sessions = new Sessions({ rows: $("sessions-rows"), note: $("sessions-note"), more: $("sessions-more") }, source);
@@ -48,6 +49,7 @@ class App {
     $("home").hidden = !this.source.live;
     $("follow").addEventListener("click", () => this.follow(!this.following));
     $("gaps").addEventListener("click", () => this.#gaps());
+    $("only").addEventListener("click", () => this.narrow(null));
     $("help").replaceChildren(...help());
     $("help-open").addEventListener("click", () => $("help").showModal());
     $("list").addEventListener("wheel", () => this.following && !this.list.atEnd && this.follow(false), { passive: true });
@@ -84,7 +86,7 @@ class App {
   #close() {
     this.unfollow();
     this.player.stop();
-    Object.assign(this, { session: "", trace: new Trace(), upto: Infinity, item: 0, seq: 0 });
+    Object.assign(this, { session: "", trace: new Trace(), upto: Infinity, item: 0, seq: 0, narrowed: null });
     this.list.said.clear();
     this.list.show([], { keyOf: (row) => row.item });
     $("trouble").hidden = true;
@@ -97,7 +99,9 @@ class App {
     $("sessions").hidden = true;
     $("loading").hidden = false;
     const trace = this.trace;
-    const page = await this.source.rows(session, 0, FIRST);
+    $("loading").textContent = "Reading the log …";
+    const told = (part) => this.trace === trace && ($("loading").textContent = `Reading the log … ${Math.floor(part * 100)} %`);
+    const page = await this.source.rows(session, 0, FIRST, told);
     if (this.trace !== trace) return;
     trace.add(page.rows, page.after, page.upto);
     $("loading").hidden = true;
@@ -154,7 +158,10 @@ class App {
   refresh({ end = false } = {}) {
     const { trace, upto } = this;
     const filter = FILTERS[this.filter];
-    const rows = this.filter === "all" ? trace.rows.filter((row) => row.word && row.seq <= upto) : [...trace.at(upto)].filter(filter.has);
+    const all = this.filter === "all" ? trace.rows.filter((row) => row.word && row.seq <= upto) : [...trace.at(upto)].filter(filter.has);
+    const rows = this.narrowed ? all.filter(this.narrowed.has) : all;
+    $("only").hidden = !this.narrowed;
+    $("only").textContent = this.narrowed ? `Only ${visible(this.narrowed.name)} ✕` : "";
     const keyOf = this.filter === "all" ? (row) => row.seq : (row) => row.item;
     this.list.chosen = this.filter === "all" ? this.seq : this.item;
     const timeOf = this.filter === "all" ? (row) => row.time : (row) => trace.items.get(row.item)[0].time;
@@ -197,6 +204,21 @@ class App {
     this.list.reveal(this.list.chosen);
   }
 
+  /** Show one life or tool only; null: all of them. */
+  narrow(only) {
+    this.narrowed = only;
+    this.refresh();
+    this.list.reveal(this.list.chosen);
+  }
+
+  /** What the list can be narrowed to from a row. */
+  #narrower(row) {
+    const found = [];
+    if (row.life) found.push({ name: `life ${row.life}`, has: (one) => one.life === row.life });
+    if (row.kind === "tool") found.push({ name: row.title, has: (one) => one.kind === "tool" && one.title === row.title });
+    return found.filter((one) => one.name !== this.narrowed?.name).map((one) => ({ label: `Only ${one.name}`, act: () => this.narrow(one) }));
+  }
+
   #gaps() {
     this.lanes.cut = !this.lanes.cut;
     $("gaps").setAttribute("aria-pressed", this.lanes.cut);
@@ -232,6 +254,7 @@ class App {
     this.seq = seq || row?.seq || item;
     if (this.following && item !== this.list.entries.at(-1)?.item) this.follow(false);
     const hidden = row && this.filter !== "all" && !FILTERS[this.filter].has(row);
+    if (row && this.narrowed && !this.narrowed.has(row)) this.narrowed = null;
     if (hidden) this.filter = row.kind === "log" ? "all" : "story";
     this.refresh();
     this.list.reveal(this.filter === "all" ? this.seq : item);
@@ -273,7 +296,8 @@ class App {
     const { entries } = this.list;
     if (!entries.length) return;
     const now = this.list.indexOf(this.list.chosen);
-    const next = entries[now < 0 ? (by > 0 ? 0 : entries.length - 1) : Math.min(entries.length - 1, Math.max(0, now + by))];
+    const from = now >= 0 ? now : by > 0 ? -1 : entries.length; // nothing chosen: from outside
+    const next = entries[Math.min(entries.length - 1, Math.max(0, from + by))];
     this.choose(next.item, this.filter === "all" ? next.seq : 0);
   }
 
@@ -297,7 +321,7 @@ class App {
       j: () => this.step(1), k: () => this.step(-1), J: () => this.jump("prompt", 1), K: () => this.jump("prompt", -1),
       "]": () => this.jump("crash", 1), "[": () => this.jump("crash", -1), "/": () => $("find").select(),
       f: () => this.follow(!this.following), "?": () => $("help").showModal(), p: () => this.player.toggle(),
-      e: () => this.player.now.click(), r: () => this.#raw(),
+      e: () => this.player.now.click(), r: () => this.#raw(), o: () => this.narrow(null),
       ...(inList ? { ArrowDown: () => this.step(1), ArrowUp: () => this.step(-1), Home: () => this.step(-1e9), End: () => this.step(1e9) } : {}),
     };
     if (!keys[event.key] || this.session === "") return undefined;

@@ -1,12 +1,15 @@
 // What is known of the chosen item, as far as it was known at the place that is looked at.
 
+import { asMarkdown, copied } from "./copy.js";
 import { el, bytes, clock, day, span } from "./text.js";
 import { wordOf } from "./list.js";
 
+const FOUND = { attached: "another worker came", died: "found dead", stopped: "ended", gave_up: "ended" };
+
 export class Details {
-  /** `go(seq)` follows a link; `source`, `session` say where longer texts are. */
-  constructor(box, go) {
-    Object.assign(this, { box, go });
+  /** `go(seq)` follows a link; `only(row)` gives what the list can be narrowed to: label and what does it. */
+  constructor(box, go, only) {
+    Object.assign(this, { box, go, only });
     this.key = "";
   }
 
@@ -28,6 +31,7 @@ export class Details {
     const others = texts.filter((one) => !/^m\d+$/.test(one.name));
     this.box.replaceChildren(
       this.#head(row),
+      this.#acts(session, row, found, upto),
       this.#facts(row, found.facts.filter(known)),
       ...this.#changes(found, upto),
       ...others.filter((one) => one.name !== "body").map((one) => this.#text(one, true)),
@@ -54,11 +58,20 @@ export class Details {
     );
   }
 
+  #acts(session, row, found, upto) {
+    const copy = el("button", { type: "button", text: "Copy as Markdown" });
+    copy.addEventListener("click", async () => {
+      copy.textContent = (await copied(asMarkdown(session, row, wordOf(row), found, upto))) ? "Copied" : "The browser forbids it";
+    });
+    const only = this.only(row).map(({ label, act }) => el("button", { type: "button", text: label, on: { click: act } }));
+    return el("p", { cls: "acts" }, copy, ...only);
+  }
+
   #facts(row, facts) {
     const lines = [["when", `${day(row.time)} ${clock(row.time, true)}, event ${row.seq}`]];
-    if (row.kind === "end" && row.state !== "settled") {
+    if (row.kind === "attached" || (row.kind === "end" && row.state !== "settled")) {
       lines.push(["last recorded step", clock(row.begun, true)]);
-      lines.push(["found dead", `${clock(row.over, true)}, ${span(row.over - row.begun)} later`]);
+      lines.push([FOUND[row.state], `${clock(row.over, true)}, ${span(row.over - row.begun)} later`]);
     } else if (row.begun && row.over && !["replay", "end"].includes(row.kind) && row.state !== "unknown") lines.push(["took", span(row.over - row.begun)]);
     if (row.life) lines.push(["life", `life ${row.life}`]);
     const shown = lines.map(([label, value]) => ({ label, value, link: 0 }));

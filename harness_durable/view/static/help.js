@@ -11,6 +11,7 @@ const KEYS = [
   ["p", "play or pause the replay"],
   ["e", "back to the end"],
   ["r", "raw events of the chosen line"],
+  ["o", "list everything again, not only one life or tool"],
   ["Escape", "leave a field, close this"],
 ];
 const SIGNS = [
@@ -22,6 +23,7 @@ const SIGNS = [
   ["⊘", "refused once, because it repeats an unknown call"],
   ["┏ ┗", "a life of the agent, one run of its process, begins and ends"],
   ["╳ crash", "a life died before its turn was settled"],
+  ["┣ worker lost", "the worker of a life died and another came; the agent lived on"],
   ["↻", "the same turn goes on in the next life"],
 ];
 

@@ -6,7 +6,12 @@ import { el, span, clock, visible } from "./text.js";
 
 const LANE = 30;
 const TOP = 20;
-const MOST = 12; // lanes on the picture at once; the latest ones
+const MOST = 12; // lanes on the picture at once; the latest ones, and fewer in a low window
+const SHARE = 0.3; // of the window that they may take
+
+function room() {
+  return Math.max(3, Math.min(MOST, Math.floor((innerHeight * SHARE) / LANE)));
+}
 
 export class Lanes {
   constructor(canvas, twin, choose) {
@@ -17,7 +22,11 @@ export class Lanes {
     this.chosen = 0;
     this.bars = [];
     new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      palette = null;
+      this.draw();
+    });
+    window.addEventListener("resize", () => this.trace && this.show(this.trace, this.upto, this.chosen));
     canvas.addEventListener("click", (event) => this.#click(event));
   }
 
@@ -26,6 +35,7 @@ export class Lanes {
     this.bars = trace.bars(upto);
     this.lives = [...trace.at(upto)].filter((row) => row.kind === "life");
     this.ends = trace.ends(upto);
+    this.losses = trace.losses(upto);
     this.draw();
     this.#tell();
   }
@@ -37,7 +47,7 @@ export class Lanes {
   draw() {
     const width = this.canvas.parentElement.clientWidth;
     if (!this.trace || !width) return;
-    const lives = this.lives.slice(-MOST);
+    const lives = this.lives.slice(-room());
     const height = TOP + Math.max(1, lives.length) * LANE + 6;
     const ratio = devicePixelRatio || 1;
     this.canvas.width = width * ratio;
@@ -58,6 +68,7 @@ export class Lanes {
     this.#gaps(pen, ink, left, height);
     lives.forEach((row, at) => this.#life(pen, ink, row, TOP + at * LANE, x, now, left, width));
     this.#bars(pen, ink, bars, x);
+    for (const loss of this.losses) if (shown.has(loss.life)) this.#edge(pen, ink, loss, x, width, height);
     lives.forEach((row) => this.#edge(pen, ink, this.ends.get(row.life), x, width, height));
     const at = x(now);
     pen.fillStyle = ink.accent;
@@ -67,6 +78,7 @@ export class Lanes {
     pen.fillText(clock(now), at + (at > width - 80 ? -4 : 5), 13);
     pen.textAlign = "left";
     pen.fillText(clock(this.scale.first), left, 13);
+    if (lives.length < this.lives.length && left > 100) pen.fillText(`${this.lives.length - lives.length} lives before`, 10, 13);
   }
 
   /** When a life is known to have lived: to its last recorded step if it died. */
@@ -77,6 +89,7 @@ export class Lanes {
   }
 
   #gaps(pen, ink, left, height) {
+    let free = left + pen.measureText(clock(this.scale.first)).width + 4; // the start of the axis is said there
     for (const gap of this.scale.gaps) {
       const at = left + gap.x;
       pen.fillStyle = ink.faint;
@@ -84,8 +97,13 @@ export class Lanes {
       pen.fillStyle = ink.dim;
       pen.textAlign = "center";
       pen.fillText("⁄⁄", at + gap.width / 2, height - 10);
-      pen.fillText(span(gap.to - gap.from).replace(/ \d+ (s|min|h)$/, ""), at + gap.width / 2, 13);
+      const said = span(gap.to - gap.from).replace(/ \d+ (s|min|h)$/, "");
+      const wide = pen.measureText(said).width;
       pen.textAlign = "left";
+      const from = at + gap.width / 2 - wide / 2;
+      if (from < free) continue;
+      pen.fillText(said, from, 13);
+      free = from + wide + 4;
     }
   }
 
@@ -114,11 +132,12 @@ export class Lanes {
     pen.font = "600 12px ui-sans-serif, system-ui, sans-serif";
     const name = left < 100 ? `L${row.life}` : `Life ${row.life}`;
     pen.fillText(name, 10, y + 18);
+    const behind = Math.max(62, 18 + pen.measureText(name).width);
     pen.font = "12px ui-sans-serif, system-ui, sans-serif";
     if (left < 100) return;
-    const word = died ? (end.state === "died" ? "died ╳" : "stopped ■") : row.state === "ended" ? "ended" : "running";
+    const word = died ? { died: "died ╳", stopped: "stopped ■", gave_up: "gave up ■" }[end.state] : row.state === "ended" ? "ended" : "running";
     pen.fillStyle = died ? ink.bad : ink.dim;
-    pen.fillText(`${word} · ${span(last - row.begun)}`, 62, y + 18);
+    pen.fillText(`${word} · ${span(last - row.begun)}`, behind, y + 18);
   }
 
   #bars(pen, ink, bars, x) {
@@ -155,11 +174,14 @@ export class Lanes {
   #edge(pen, ink, end, x, width, height) {
     if (!end || end.state === "settled") return;
     const y = this.lane.get(end.life);
-    const at = x(Math.max(end.begun, this.trace.pick(end.item, this.upto).begun));
+    const at = x(end.begun);
+    const lost = end.kind === "attached";
     pen.fillStyle = end.state === "died" ? ink.bad : ink.warn;
     pen.fillRect(at, TOP - 2, 1, height - TOP - 4);
     pen.fillRect(at - 1.5, y, 4, LANE - 2);
-    const said = visible([end.state === "died" ? "╳" : "■", end.text, ...end.badges].join(" · ").replace(" · ", " "));
+    if (lost) pen.fillRect(x(end.over) - 1, y, 2, LANE - 2); // here another worker came
+    const sign = end.state === "died" ? "╳" : lost ? "┣" : "■";
+    const said = visible([sign, lost ? "worker lost" : end.text, ...end.badges].join(" · ").replace(" · ", " "));
     const room = width - at - 10;
     pen.font = "600 11px ui-sans-serif, system-ui, sans-serif";
     const wide = pen.measureText(said).width;
@@ -181,7 +203,8 @@ export class Lanes {
     const life = [...(this.lane || [])].find(([, y]) => py >= y && py < y + LANE)?.[0];
     if (life === undefined) return;
     const end = this.ends.get(life);
-    if (end && Math.abs(left + this.scale.x(end.begun) - px) < 6) return this.choose(end.item);
+    const edge = [end, ...this.losses.filter((loss) => loss.life === life)].find((one) => one && Math.abs(left + this.scale.x(one.begun) - px) < 6);
+    if (edge) return this.choose(edge.item);
     if (px < left) return this.choose(this.lives.find((row) => row.life === life).item);
     const upper = py < this.lane.get(life) + 14;
     const away = (bar) => {
@@ -193,17 +216,21 @@ export class Lanes {
   }
 
   #tell() {
-    const told = this.lives.slice(-MOST).map((row) => {
+    const told = this.lives.slice(-room()).map((row) => {
       const end = this.ends.get(row.life);
       const how = !end ? "running" : end.state === "died" ? `died after ${clock(end.begun)}: ${end.text}` : end.text;
-      return el("li", { text: `Life ${row.life}, from ${clock(row.begun)}: ${[how, ...(end?.badges || [])].join(", ")}` });
+      const lost = this.losses.filter((loss) => loss.life === row.life).map((loss) => ["its worker was lost", `after ${clock(loss.begun)}`, ...loss.badges].join(" "));
+      return el("li", { text: `Life ${row.life}, from ${clock(row.begun)}: ${[...lost, how, ...(end?.badges || [])].join(", ")}` });
     });
     this.twin.replaceChildren(...told);
   }
 }
 
+let palette = null; // to look a colour up has the browser work out the styles of the whole page
+
 /** Colours as they are resolved now: a canvas knows no light-dark(). */
 function inks() {
+  if (palette) return palette;
   const probe = el("span");
   document.body.append(probe);
   const ink = {};
@@ -212,5 +239,6 @@ function inks() {
     ink[name] = getComputedStyle(probe).color;
   }
   probe.remove();
-  return ink;
+  palette = ink;
+  return palette;
 }

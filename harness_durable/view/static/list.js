@@ -1,6 +1,6 @@
 // A long list of which only the rows that can be seen are on the page. Rows have one of a few heights.
 
-import { el, visible, clock } from "./text.js";
+import { el, visible, clock, day } from "./text.js";
 
 const LOW = 28;
 const MIDDLE = 50;
@@ -18,28 +18,32 @@ const WORDS = {
   "settled unknown": "UNKNOWN",
   "end died": "crash",
   "end stopped": "planned",
+  "end gave_up": "gave up",
   "end settled": "",
   "life running": "",
   "life ended": "",
   "replay completed": "from the log",
-  "attached attached": "",
+  "attached attached": "worker lost",
   "resumed resumed": "resumed",
   "turn needs_input": "needs you",
   "message delivered": "",
   "message started": "",
   "session created": "",
+  "session closed": "",
+  "session moved": "",
   "files committed": "",
   "files skipped": "not saved",
 };
 
 /** What became of it, as a word for people. */
 export function wordOf(row) {
+  if (row.kind === "message" && row.state === "queued" && row.begun) return `waits until ${day(row.begun)} ${clock(row.begun)}`;
   return WORDS[`${row.kind} ${row.state}`] ?? row.state.replace("_", " ");
 }
 
 function heightOf(row) {
   if (["message", "steer", "turn"].includes(row.kind)) return row.text.length > 100 ? TALL : MIDDLE;
-  if (row.kind === "end" && row.state !== "settled") return MIDDLE;
+  if (row.kind === "attached" || (row.kind === "end" && row.state !== "settled")) return MIDDLE;
   return row.kind === "settled" || row.kind === "resumed" ? MIDDLE : LOW;
 }
 

@@ -31,8 +31,14 @@ export class ServerSource {
     return this.#get(`api/sessions?offset=${offset}`);
   }
 
-  rows(session, before, limit) {
-    return this.#at(session, `rows?before=${before}&limit=${limit}`);
+  /** Calls `tell` with how far the log is read, while that is all that there is to say. */
+  async rows(session, before, limit, tell = () => {}) {
+    let page = await this.#at(session, `rows?before=${before}&limit=${limit}`);
+    while (page.of) {
+      tell(page.reading / page.of);
+      page = await this.#at(session, `rows?before=${before}&limit=${limit}&again=1`);
+    }
+    return page;
   }
 
   detail(session, item) {
@@ -100,8 +106,10 @@ export class FileSource {
     throw new Trouble("the rest of this text is not in the file");
   }
 
-  async changes() {
-    throw new Trouble("what changed within files is not in this file");
+  async changes(_session, seq, number) {
+    const found = this.data.changes[`${seq}/${number}`];
+    if (!found) throw new Trouble("what changed within files is not in this file");
+    return found;
   }
 
   async find(_session, words) {

@@ -15,6 +15,11 @@ export function isCrash(row) {
   return row.kind === "end" && row.state === "died";
 }
 
+/** The agent died, or the worker that drove it. */
+export function isDeath(row) {
+  return isCrash(row) || row.kind === "attached";
+}
+
 export function isUnknown(row) {
   return row.state === "unknown" && row.kind === "tool";
 }
@@ -24,7 +29,7 @@ export function isFailure(row) {
 }
 
 function isTrouble(row) {
-  return isFailure(row) || ["unknown", "refused", "needs_input", "skipped"].includes(row.state) || row.kind === "stop";
+  return isFailure(row) || row.kind === "attached" || ["unknown", "refused", "needs_input", "skipped", "gave_up"].includes(row.state) || row.kind === "stop";
 }
 
 export class Trace {
@@ -117,10 +122,10 @@ export class Trace {
       else if (row.kind === "message") sum.prompts += 1;
       if (isUnknown(row)) sum.unknown += 1;
       if (isFailure(row) && !isCrash(row)) sum.failures += 1;
-      if (row.kind === "turn") sum.turn = row.state;
+      if (row.kind === "turn") Object.assign(sum, { turn: row.state, needs: false });
       if (row.kind === "message" && row.state === "queued") sum.turn = "queued";
       if (row.word === "turn.started" || row.kind === "resumed" || row.kind === "life") sum.turn = "running";
-      if (row.kind === "permission") sum.needs = row.state === "asked";
+      if (row.kind === "permission" && row.state === "asked") sum.needs = true;
     }
     return sum;
   }
@@ -130,6 +135,11 @@ export class Trace {
     const ends = new Map();
     for (const row of this.at(upto)) if (row.kind === "end") ends.set(row.life, row);
     return ends;
+  }
+
+  /** Deaths of workers whose agents lived on: when they were last heard of, and when others came. */
+  losses(upto) {
+    return [...this.at(upto)].filter((row) => row.kind === "attached");
   }
 
   /** What ran when: one bar for each try, also for the lost ones. Times in ms. */
