@@ -1,19 +1,16 @@
-"""Do parked sessions cost anything? ``python -m bench.parked [ROUNDS] [SESSIONS]``. Not part of the wheel.
+"""Do parked sessions cost anything? A part of the scale scenario.
 
 On one PostgreSQL there are two schemas: one is empty, the other has 100,000 parked sessions of the same app,
 put there after the World was opened, so that plans made for a small table meet a large one. Each thing is
 done once here, once there, again and again, since other work on the machine then meets both. The server does
-not wait for its disk (``fsync = off``), which would hide the difference. The last line is JSON: for each case
-the median of the rounds' ratios of median times (crowded to empty; 1 is best), the smallest and largest of
-them, and the median milliseconds in both. With 0 SESSIONS it shows how much of that is noise.
+not wait for its disk (``fsync = off``), which would hide the difference. With 0 sessions it shows how much of
+that is noise.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +22,7 @@ from harness_durable.world import Owner, Record, RowUpdate, World
 from harness_durable_worlds.postgres import open_world
 from tests.worlds.postgres_support import Cluster, cluster, fresh_schema
 
-SECONDS = 2.0
+SECONDS = 1.0
 """How long each thing is done in a round, in both together."""
 APP = "bench"
 BODY = os.urandom(512).hex().encode()
@@ -118,23 +115,8 @@ async def one_round(worlds: Sequence[World], name: str) -> tuple[float, float]:
                 await world.release(each.session, each.epoch)
 
 
-def report(times: dict[str, list[tuple[float, float]]], parked: int) -> None:
-    print(
-        f"{'':12}{'median':>8}{'least':>8}{'most':>8}{'empty ms':>10}{'crowded ms':>12}   (crowded to empty)"
-    )
-    result: dict[str, object] = {"parked": parked}
-    for name, pairs in times.items():
-        ratios = [crowded / empty for empty, crowded in pairs]
-        middles = [statistics.median(each) for each in zip(*pairs, strict=True)]
-        found = (statistics.median(ratios), min(ratios), max(ratios))
-        print(
-            f"{name:12}" + "".join(f"{each:8.2f}" for each in found) + f"{middles[0]:10.2f}{middles[1]:12.2f}"
-        )
-        result[name] = [round(number, 3) for number in (*found, *middles)]
-    print(json.dumps(result))
-
-
-async def main(rounds: int, parked: int) -> None:
+async def parked(rounds: int, count: int) -> dict[str, list[tuple[float, float]]]:
+    """By case and round, the median milliseconds in the empty World and in the crowded one."""
     server, schemas = cluster(), (fresh_schema(), fresh_schema())
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in CASES}
     async with AsyncExitStack() as stack:
@@ -144,13 +126,8 @@ async def main(rounds: int, parked: int) -> None:
             stack.push_async_callback(worlds[-1].aclose)
         for name in CASES:
             await one_round(worlds, name)  # to begin with, both are empty
-        crowd(server, schemas[1], parked)
+        crowd(server, schemas[1], count)
         for _ in range(rounds):
             for name in CASES:
                 times[name].append(await one_round(worlds, name))
-    report(times, parked)
-
-
-if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:3]]
-    anyio.run(main, *(given[0] if given else 9, given[1] if len(given) > 1 else 100_000))
+    return times

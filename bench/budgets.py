@@ -1,0 +1,172 @@
+"""What was promised, and whether it was kept. ``WHY`` says what stands in the way where it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from bench.measure import Report, Series, Stat, ratio, stat
+
+FILE, SQLITE, POSTGRES = (f"harness-durable, {world}" for world in ("file", "SQLite", "Postgres"))
+COUNTS = {1: "1 session", 16: "16 sessions", 64: "64 sessions"}
+
+
+class Budget(NamedTuple):
+    """A promise: the median of ``over`` (to ``under``, round by round) is at least or at most ``limit``.
+    Both are (scenario, table, subject, case)."""
+
+    words: str
+    op: Literal["≥", "≤"]
+    limit: float
+    unit: str
+    over: tuple[str, str, str, str]
+    under: tuple[str, str, str, str] | None = None
+    digits: int = 2
+
+
+class Verdict(NamedTuple):
+    budget: Budget
+    found: Stat | None
+
+    @property
+    def kept(self) -> bool | None:
+        """``None`` if it was not measured."""
+        if self.found is None:
+            return None
+        value = self.found.median
+        return value >= self.budget.limit if self.budget.op == "≥" else value <= self.budget.limit
+
+
+def _disk() -> Iterator[Budget]:
+    """Ratios to a bare fdatasync in the same second."""
+    wanted = (
+        (FILE, "append", (0.65, 1.6, 2.2)),
+        (FILE, "step", (0.45, 1.1, 1.4)),
+        (SQLITE, "step", (0.38, 2.6, 4.7)),
+        (POSTGRES, "step", (0.2, 1.7, 2.8)),
+    )
+    for subject, what, limits in wanted:
+        for count, limit in zip(COUNTS, limits, strict=True):
+            words = f"{subject}: {what}s of 1 KB, {COUNTS[count]}, to bare syncs"
+            yield Budget(words, "≥", limit, "x", ("append", f"{what} 1 KB", subject, COUNTS[count]))
+
+
+def _peers() -> Iterator[Budget]:
+    wanted = (
+        ("DBOS, Postgres", POSTGRES, 3, 20),
+        ("DBOS, SQLite", SQLITE, 4, 30),
+        ("Absurd, Postgres", POSTGRES, 1.3, 5),
+        ("LangGraph saver, SQLite", SQLITE, 1.4, 8),
+        ("LangGraph saver, Postgres", POSTGRES, 2.2, 15),
+        ("Workflow SDK, world-local", FILE, 6, 7),
+        ("Workflow SDK, world-postgres", POSTGRES, 6, 20),
+        ("Restate", POSTGRES, 1.6, 5),
+    )
+    for peer, ours, *limits in wanted:
+        for count, limit in zip((1, 16), limits, strict=True):
+            words = f"{ours}: steps of 1 KB, {COUNTS[count]}, to {peer}"
+            where = ("append", "steps 1 KB")
+            yield Budget(words, "≥", limit, "x", (*where, ours, COUNTS[count]), (*where, peer, COUNTS[count]))
+
+
+def _bytes() -> Iterator[Budget]:
+    stored, blocks, local = ("append", "stored 1 KB"), "bytes of disk blocks", "Workflow SDK, world-local"
+    yield Budget(
+        f"{FILE}: bytes of a 1 KB step", "≤", 1.15 * 1024, "bytes", (*stored, FILE, "bytes"), digits=0
+    )
+    yield Budget(
+        f"{SQLITE}: bytes of a 1 KB step", "≤", 1.5 * 1024, "bytes", (*stored, SQLITE, "bytes"), digits=0
+    )
+    wal = (*stored, POSTGRES, "bytes of WAL")
+    yield Budget(f"{POSTGRES}: WAL of a 1 KB step", "≤", 1.6 * 1024, "bytes", wal, digits=0)
+    words = f"{FILE}: disk blocks of a 1 KB step, to {local}"
+    yield Budget(words, "≤", 0.1, "x", (*stored, FILE, blocks), (*stored, local, blocks))
+    for ours, peer in ((SQLITE, "DBOS, SQLite"), (POSTGRES, "DBOS, Postgres")):
+        words = f"{ours}: bytes of a 1 KB step, to {peer}"
+        yield Budget(words, "≤", 0.67, "x", (*stored, ours, "bytes"), (*stored, peer, "bytes"))
+    cpu = ("append", "cpu 1 KB", POSTGRES, COUNTS[16])
+    yield Budget(f"{POSTGRES}: client CPU of a step, 16 sessions", "≤", 60, "µs", cpu, digits=0)
+    group = ("append", "append 1 KB")
+    words = f"{POSTGRES}: appends, 16 sessions, to 16 plain connections"
+    yield Budget(words, "≥", 1.8, "x", (*group, POSTGRES, COUNTS[16]), (*group, "plain Postgres", COUNTS[16]))
+
+
+def _rest() -> Iterator[Budget]:
+    for world in ("file", "sqlite", "postgresql"):
+        words = f"gateway, {world}: last byte to last byte beyond one append of the same 80 KB, paced"
+        yield Budget(words, "≤", 5, "ms", ("gateway", "beyond", world, "80 KB, paced"), digits=1)
+        for case in ("first text", "all text, median"):
+            words = f"gateway, {world}: until a follower sees it, {case}"
+            yield Budget(words, "≤", 50, "ms", ("gateway", "follower", world, case), digits=1)
+    for name in ("claude-code, sqlite: the machine", "claude-code, sqlite, 100,000 events: the machine"):
+        yield Budget(
+            f"recovery beyond the harness's own start: {name}",
+            "≤",
+            1,
+            "s",
+            ("recovery", "again", name, "beyond it"),
+        )
+    for name in ("claude-code, sqlite", "claude-code, file", "claude-code, sqlite, 100,000 events"):
+        yield Budget(f"attach: {name}", "≤", 0.3, "s", ("recovery", "attach", name, "the worker"))
+    words = "bytes of a turn grow with its new content: k of bytes ~ calls^k"
+    yield Budget(words, "≤", 1.1, "", ("scale", "growth", "bytes stored, by calls of a turn", "k"))
+    for command in ("--help", "sessions", "trace, 200 events"):
+        name = f"harness-durable {command}"
+        yield Budget(
+            f"{name}, start to exit",
+            "≤",
+            100,
+            "ms",
+            ("commandline", "commands", name, "start to exit"),
+            digits=0,
+        )
+
+
+BUDGETS = (*_disk(), *_peers(), *_bytes(), *_rest())
+
+_LONG = """\
+One `run` decodes the whole state of a session seven times (whoever looks at it loads it anew) and copies it
+once; with 100,000 events, a snapshot of 20 MB, each takes a third of a second of CPU."""
+_START = """\
+Counted from the start of the worker's process: half a second of CPU is Python that imports pydantic, asyncio,
+httpx and the adapter, before anything is attached."""
+_BLOB = """\
+A response of over 32 KB is a blob. In the file World that is five syncs more than the log's own: of the blob,
+and four of folders, most of which had been synced before; the other Worlds have one commit. All else in the
+gateway takes 1.5 ms of CPU."""
+_TRACE = """\
+A third of `trace` is importing httpx, which the exports bring in with the gateway's readers of responses; the
+rest is asyncio, pydantic (settings) and rich."""
+_SESSIONS = "Most of `sessions` is importing asyncio, pydantic (settings), msgspec and apsw."
+WHY: dict[str, str] = {
+    "recovery beyond the harness's own start: claude-code, sqlite, 100,000 events": _LONG,
+    "attach: claude-code, sqlite, 100,000 events": _LONG,
+    "attach": _START,
+    "gateway, file: last byte": _BLOB,
+    "harness-durable trace": _TRACE,
+    "harness-durable sessions": _SESSIONS,
+}
+"""By how the words of a budget begin: what its profile says where it is missed."""
+
+
+def verdicts(report: Report) -> list[Verdict]:
+    """Each budget with what was measured."""
+    found: list[Verdict] = []
+    for budget in BUDGETS:
+        over = _series(report, budget.over)
+        if budget.under is None:
+            found.append(Verdict(budget, stat(over.values) if over else None))
+        else:
+            found.append(Verdict(budget, ratio(over, _series(report, budget.under))))
+    return found
+
+
+def why(words: str) -> str:
+    return next((reason for start, reason in WHY.items() if words.startswith(start)), "")
+
+
+def _series(report: Report, place: tuple[str, str, str, str]) -> Series | None:
+    scenario, name, subject, case = place
+    result = report.results.get(scenario)
+    table = next((t for t in result.tables if t.name == name), None) if result else None
+    return table.find(subject, case) if table else None
