@@ -19,6 +19,8 @@ _NAME = re.compile(
     r"(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_INTERNET6 = ipaddress.ip_network("2000::/3")
+"""What is given out of IPv6; ``is_global`` also holds for what is not, and for what means an IPv4 address."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -82,4 +84,6 @@ def _is_public(text: str) -> bool:
             address = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         else:
             address = address.ipv4_mapped or address.sixtofour or address
+    if isinstance(address, ipaddress.IPv6Address) and address not in _INTERNET6:
+        return False
     return address.is_global and not address.is_multicast

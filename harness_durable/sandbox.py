@@ -199,6 +199,16 @@ class GivesFiles(Protocol):
 
 
 @runtime_checkable
+class NamesProcesses(Protocol):
+    """What a sandbox may offer beside the contract, if its processes are processes of this host."""
+
+    def acting(self, ref: LifeRef) -> Sequence[int]:
+        """The pids, on this host, of all that acts in a life now. Called from threads, after each call that
+        may have changed files; blocks for milliseconds. Raises nothing."""
+        ...
+
+
+@runtime_checkable
 class Installs(Protocol):
     """What a sandbox may offer beside the contract, if lives need more than is there from the beginning."""
 

@@ -26,7 +26,9 @@ log = logging.getLogger("harness_durable.gateway")
 
 _CONNECT_SECONDS = 20.0
 _CHUNK = 256 << 10
-_OF_THE_HOP = frozenset({b"connection", b"keep-alive", b"proxy-authorization", b"proxy-connection"})
+_OURS = frozenset({b"connection", b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection"})
+"""Headers that a proxy does not pass on as they are. With another ``Host`` one could reach others than the
+one that was judged, where several share an address."""
 
 
 class _Refused(Exception):
@@ -126,8 +128,8 @@ def _wanted(proxied: Proxied) -> tuple[str, int, bytes]:
     if connect:
         return host, port, b""
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    lines = [f"{proxied.method} {target} HTTP/1.1".encode("ascii")]
-    lines += [name + b": " + value for name, value in proxied.headers if name.lower() not in _OF_THE_HOP]
+    lines = [f"{proxied.method} {target} HTTP/1.1".encode("ascii"), f"host: {url.netloc}".encode("ascii")]
+    lines += [name + b": " + value for name, value in proxied.headers if name.lower() not in _OURS]
     return host, port, b"\r\n".join([*lines, b"connection: close", b"", b""])
 
 

@@ -85,7 +85,7 @@ class Equipment:
         kept: tuple[Path, ...] = ()
         with suppress(UsageError):  # of a World that was not opened by this name
             kept = places(self.settings.world)
-        return (str(self.settings.run_dir.absolute()), *(str(path.absolute()) for path in kept))
+        return tuple(str(path.expanduser().resolve()) for path in (self.settings.run_dir, *kept))
 
     def model(self, adapter: str) -> str:
         """The model of a new session for which nobody names one: the setting, or else the adapter's own."""
@@ -98,9 +98,12 @@ class Equipment:
         """Whose lives ours are: see ``LifeSpec``."""
         return origin(self.settings.world, self.settings.app)
 
-    def sandboxes(self) -> list[Sandbox]:
-        """Those in use, and the one that new sessions use."""
-        return [self.sandbox(name) for name in dict.fromkeys((*self._sandboxes, self.settings.sandbox))]
+    def sandboxes(self) -> list[str]:
+        """The names of those in use, of the one that new sessions use, and of those that have a folder of
+        their name on this host: somebody has used them here."""
+        run_dir = self.settings.run_dir
+        here = [name for name in registry.known("sandbox") if (run_dir / name).is_dir()]
+        return list(dict.fromkeys((*self._sandboxes, self.settings.sandbox, *here)))
 
     def place(self, agent: AgentSpec) -> str:
         """Where a session's workspace is on this host, as an absolute path. Raises ``WorkspaceMissing`` if

@@ -1,12 +1,12 @@
 """The files that one session works on, on this host: found, saved, made anew where they are gone.
 
 What surprises: on the host where they were, nothing is put back by itself. What lies there is looked at and
-told; only a folder that is missing, or has nothing in it, is made from the log. A mark beside the folder of
-lives says that this has begun, so that a crash in the middle of it is followed by all of it."""
+told; only a folder that is missing, or has nothing in it, is made from the log, and one that has stood still
+since the session went elsewhere is brought up to date. Marks beside the folder of lives say that this has
+begun, so that a crash in the middle of it is followed by all of it."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,22 +15,26 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio.to_thread
+import msgspec
 
 from harness_durable import clock, workspace
 from harness_durable.errors import (
+    BadInput,
     BadSetting,
     SandboxError,
     SandboxUnavailable,
+    StorageError,
     StorageUnavailable,
     WorkspaceMissing,
 )
-from harness_durable.events import AgentSpec
+from harness_durable.events import AgentSpec, LeftOut
 from harness_durable.journal import Journal
 from harness_durable.runtime.equipment import Equipment
-from harness_durable.runtime.remarks import ROLLED_BACK, remark_on_restored
-from harness_durable.sandbox import GivesFiles
-from harness_durable.state import Files
+from harness_durable.runtime.remarks import remark_on_catching_up, remark_on_restored, remark_on_roll_back
+from harness_durable.sandbox import GivesFiles, LifeRef, NamesProcesses
+from harness_durable.state import Files, Session
 from harness_durable.workspace import Scanned, Tracker
+from harness_durable.workspace.manifest import EMPTY
 from harness_durable.world import World
 
 log = logging.getLogger("harness_durable.files")
@@ -43,6 +47,7 @@ SETUP_SECONDS = 1800.0
 
 OFF = "or leave the files as they are on this host: `--files kept`, in Python files='kept', for a new session"
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -59,6 +64,8 @@ class SessionFiles:
         self._tracker: Tracker | None = None
         self._lacking, self._stored = False, 0
         self.show: Callable[[str], None] = unheard
+        self.life: LifeRef | None = None
+        """The one that acts now."""
 
     def take(self, agent: AgentSpec) -> None:
         """The session's agent, as soon as its log has been read."""
@@ -92,13 +99,18 @@ class SessionFiles:
         if self._lacking:
             return None
         try:
-            if self._tracker is None:
-                self._tracker = self._made()
+            self._tracker = self._tracker or self._made()
             if not parent:
                 self.show("saving the files of the workspace for the first time")
             return await self._tracker.scan(parent)
         except (OSError, WorkspaceMissing) as trouble:
             return Scanned(parent, skipped="error", why=str(trouble))
+        except StorageError:
+            raise
+        except Exception as fault:  # an outcome is not lost for it
+            log.exception("the files of session %s", self._session)
+            why = f"{type(fault).__name__}: {fault} (an error of ours; see the worker's log)"
+            return Scanned(parent, skipped="error", why=why)
         finally:
             if self._stored or not parent:
                 self.show("")
@@ -117,7 +129,13 @@ class SessionFiles:
             put=self._put,
             missing=self._missing,
             read=self._read,
+            processes=self._acting,
         )
+
+    def _acting(self) -> Sequence[int]:
+        sandbox = self._equipment.sandbox(self.agent.sandbox)
+        life = self.life
+        return sandbox.acting(life) if life is not None and isinstance(sandbox, NamesProcesses) else ()
 
     async def _put(self, blobs: Mapping[str, bytes]) -> None:
         await _patiently(partial(self._world.put_blobs, self._session, blobs))
@@ -150,8 +168,11 @@ class SessionFiles:
         files = journal.state.files
         if await self._is_lacking(files, place):
             await self._restore(journal, place)
+        elif await self._is_behind(journal.state, place):
+            await self._catch_up(journal, place)
         elif files.root and not begins and self._session in self._equipment.rollback:
-            await self._roll_back(journal, place)
+            await self._roll_back(journal, place, files.base or files.root, remark_on_roll_back)
+            self._equipment.rollback.discard(self._session)
         elif files.root or place.is_dir():
             skipped = await journal.files_committed("turn_start" if begins else "found")
             if skipped and not journal.state.files.root:
@@ -160,13 +181,17 @@ class SessionFiles:
     async def look(self, journal: Journal) -> None:
         """Before a turn is given up: what lies there is in the log. Where the files would have to be made
         anew, nothing is done, and what lies there instead is not taken for them."""
-        if self.durable and await self._is_lacking(journal.state.files, self.place()):
+        if not self.durable:
             return
-        if self.durable:
+        try:
+            lacking = await self._is_lacking(journal.state.files, self.place())
+        except WorkspaceMissing:
+            return  # none of them is here
+        if not lacking:
             await journal.files_committed("found")
 
     async def _is_lacking(self, files: Files, place: Path) -> bool:
-        begun = self._mark.exists()
+        begun = _said(self._mark) == files.root
         self._lacking = bool(files.root) and (begun or await _in_thread(_is_gone, place, files.root))
         return self._lacking
 
@@ -184,7 +209,7 @@ class SessionFiles:
     async def _restore(self, journal: Journal, place: Path) -> None:
         files, redacted, setup = journal.state.files, tuple[str, ...](), ""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._mark.touch()
+        self._mark.write_text(files.root)
         if await _in_thread(_is_gone, place, files.root):
             self.show("restoring the files of the workspace")
             redacted = await self._make(files, place, journal.state.updated)
@@ -201,7 +226,7 @@ class SessionFiles:
         """Paths whose credentials were not saved."""
         try:
             return (await workspace.restore(files.root, place, self._read, at_ms=at_ms)).redacted
-        except SandboxUnavailable as trouble:
+        except (SandboxUnavailable, BadInput) as trouble:
             raise BadSetting(
                 f"the files of this session cannot be made from the log: {trouble}; "
                 "`harness-durable recover` goes on then"
@@ -232,18 +257,52 @@ class SessionFiles:
         how = "took too long" if found.timed_out else f"ended with {found.returncode}"
         return f"The setup command `{command}` {how}: {tail}"
 
-    async def _roll_back(self, journal: Journal, place: Path) -> None:
+    async def _is_behind(self, state: Session, place: Path) -> bool:
+        """Was the session elsewhere since it was here, and does the workspace stand as it left it here? Where
+        hosts share the workspace, or somebody has worked in it, it is not so."""
+        if _said(self._behind) or _said(self._mark):  # the mark is of a root that is the last one no more
+            return True
+        life = next(reversed(state.lives.values()), None)
+        here = self._equipment.sandbox(self.agent.sandbox).locate("here").host
+        if not state.files.root or life is None or life.host == here:
+            return False
+        self._tracker = self._tracker or self._made()
+        last = await _in_thread(_left_here, place, self._tracker)
+        if last in ("", state.files.root):
+            return False
+        seen = await self.scan(last)
+        return seen is not None and not seen.skipped and seen.root == last
+
+    @property
+    def _behind(self) -> Path:
+        """Holds the root to which the workspace is brought, and its base: with another one, there were steps
+        elsewhere since."""
+        return self.folder / "behind"
+
+    async def _catch_up(self, journal: Journal, place: Path) -> None:
+        files = msgspec.structs.replace(journal.state.files)
+        target, _, base = _said(self._behind).partition(" ")
+        if not target or base != files.base:
+            target = files.root
+            self._behind.write_text(f"{files.root} {files.base}")
+        self.show("bringing the files of the workspace up to date")
+        await self._roll_back(journal, place, target, partial(remark_on_catching_up, files))
+        self.show("")
+        self._mark.unlink(missing_ok=True)
+        self._behind.unlink()
+
+    async def _roll_back(
+        self, journal: Journal, place: Path, target: str, remark: Callable[[int, Sequence[LeftOut]], str]
+    ) -> None:
         """What lies there is in the log first, so that nothing is lost by this."""
-        target = journal.state.files.base or journal.state.files.root
         if skipped := await journal.files_committed("found"):
             raise BadSetting(f"the workspace {place} cannot be rolled back: {skipped}")
         found = journal.state.files
         if found.root != target:
             seq = found.seq
-            await workspace.roll_back(place, found.root, target, self._read)
+            done = await workspace.roll_back(place, found.root, target, self._read)
             await self._hand_over(place)
-            await journal.files_restored(ROLLED_BACK.format(seq=seq))
-        self._equipment.rollback.discard(self._session)
+            await journal.files_restored(remark(seq, done.kept))
 
     def forget(self) -> None:
         """The session is over, or goes on elsewhere: nothing of it stays here but its workspace. Of one that
@@ -252,14 +311,29 @@ class SessionFiles:
 
 
 def _is_gone(place: Path, root: str) -> bool:
-    """Is nothing there of what was? An empty folder may be what was left of it on purpose."""
-    if not place.is_dir():
-        return True
-    return root != hashlib.sha256(b"").hexdigest() and next(place.iterdir(), None) is None
+    """Is nothing there of what was? An empty folder may be what was left of it on purpose. Of one that cannot
+    be looked into nobody knows: the scan says why."""
+    try:
+        return not place.is_dir() or (root != EMPTY and workspace.is_empty(place))
+    except OSError:
+        return False
 
 
-async def _in_thread(look: Callable[[Path, str], bool], place: Path, root: str) -> bool:
-    return await anyio.to_thread.run_sync(look, place, root)
+def _left_here(place: Path, tracker: Tracker) -> str:
+    return tracker.remembered() if place.is_dir() else ""
+
+
+def _said(mark: Path) -> str:
+    """What a mark holds; nothing if there is none."""
+    try:
+        return mark.read_text()
+    except OSError:
+        return ""
+
+
+async def _in_thread(look: Callable[[Path, S], T], place: Path, about: S) -> T:
+    """A file system that does not answer holds up nobody who wants to stop."""
+    return await anyio.to_thread.run_sync(look, place, about, abandon_on_cancel=True)
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:

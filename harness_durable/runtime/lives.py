@@ -128,9 +128,9 @@ class Lives:
         ref = ref_of(life)
         try:
             link = await self.sandbox.attach(ref, self.claim.epoch)
-        except KeeperGone as gone:
-            why = str(gone) if isinstance(gone, KeeperIncompatible) else "its keeper is gone"
-            await self.end(plan, why)
+        except (KeeperGone, StaleEpoch) as gone:
+            told = isinstance(gone, (KeeperIncompatible, StaleEpoch))
+            await self.end(plan, str(gone) if told else "its keeper is gone")
             return
         async with _closing(link):
             tools = self.tools(life.id)
@@ -194,8 +194,13 @@ class Lives:
         return False
 
     async def _reap(self, ref: LifeRef) -> bool:
-        """Raises ``StaleEpoch`` if a newer worker has hold of the life."""
-        return await self.sandbox.reap(ref, self.claim.epoch)
+        """Raises ``WriterFenced`` if a newer worker has hold of the life. Such a worker is in the log before
+        it attaches; if none is, it is no keeper that says so, but what the harness put in its place."""
+        try:
+            return await self.sandbox.reap(ref, self.claim.epoch)
+        except StaleEpoch:
+            await self.journal.still_ours()
+            return await self.sandbox.reap(ref)
 
     async def _launch(self, context: LifeContext, ref: LifeRef) -> Link:
         launch = await self.adapter.prepare(context)
@@ -236,15 +241,16 @@ class Lives:
             routes=context.routes,
             way_out=self.equipment.way_out(self.agent),
         )
+        self.files.life = ref
         try:
             end = await first_of(
                 lambda: self._drive(context, link, gateway),
                 lambda: self._serve(gateway, link),
                 *(self.cut_off.settler(context.tools, call) for call in settling),
             )
-        except (StorageError, StaleEpoch):
+        except StorageError:
             raise
-        except Exception as gone:
+        except Exception as gone:  # also a keeper's word that it serves a newer worker: the log knows
             if not isinstance(gone, HarnessDurableError):
                 log.exception("life %s of session %s", context.life, self.claim.session)
             await self.journal.still_ours()

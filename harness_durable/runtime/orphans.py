@@ -46,15 +46,24 @@ class Sweeper:
             await clock.sleep(SWEEP_SECONDS * random.uniform(0.8, 1.2))
 
     async def sweep(self) -> list[str]:
-        """Look once; the ids of the lives that were ended. Raises ``StorageError`` or ``SandboxError``."""
+        """Look once; the ids of the lives that were ended. Raises ``StorageError``."""
         await self._sweep_folders()
         ended: list[str] = []
-        for sandbox in self._worker.equipment.sandboxes():
-            if isinstance(sandbox, ListsLives):
-                for found in await sandbox.list_lives():
-                    if await self._try(sandbox, found):
-                        ended.append(found.ref.life)
+        for name in self._worker.equipment.sandboxes():
+            for sandbox, found in await self._listed(name):
+                if await self._try(sandbox, found):
+                    ended.append(found.ref.life)
         return ended
+
+    async def _listed(self, name: str) -> list[tuple[Sandbox, FoundLife]]:
+        """A sandbox that cannot be asked, such as one whose engine is away, holds up no other."""
+        try:
+            sandbox = self._worker.equipment.sandbox(name)
+            lives = await sandbox.list_lives() if isinstance(sandbox, ListsLives) else ()
+        except (HarnessDurableError, OSError) as trouble:
+            log.warning("lives that were left behind in %s could not be looked for: %s", name, trouble)
+            return []
+        return [(sandbox, found) for found in lives]
 
     async def _sweep_folders(self) -> None:
         """What this host keeps beside the logs of sessions that were deleted, or have gone elsewhere. Each is

@@ -8,6 +8,7 @@ compares. What surprises: nothing here runs a program, least of all git; a repos
 from __future__ import annotations
 
 from harness_durable.workspace.limits import Limits, refuse
+from harness_durable.workspace.mounting import is_empty
 from harness_durable.workspace.reading import Read, content, diff, names, pieces
 from harness_durable.workspace.restoring import Restored, restore
 from harness_durable.workspace.rollback import RolledBack, roll_back
@@ -22,6 +23,7 @@ __all__ = (
     "Tracker",
     "content",
     "diff",
+    "is_empty",
     "names",
     "pieces",
     "refuse",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, cast
 
 from pathspec import GitIgnoreSpec
@@ -25,6 +25,11 @@ IGNORE = b".gitignore"
 
 _FOLDER_MARK = "ps_d"
 """The group of pathspec's expressions that holds the "/" after a folder that matched."""
+
+_STAR, _STARS = "[^/]*", "(?:/.+)?"
+"""How pathspec writes ``*`` within a name, and ``/**`` between names."""
+_MOST_STARS = 3
+"""``/**/`` in one pattern. Each multiplies the ways to match; nobody means more."""
 
 Verdict = Literal["in", "kept", "ignored", "excluded"]
 """``kept``: ignored, but tracked or included, or something in it is; its other content is ignored."""
@@ -181,7 +186,10 @@ def _is_meant(pattern: RegexPattern, text: str) -> bool:
     """Whether a pattern matches this path, and not only a folder above it; nor, as ``x/**``, only what is
     in it."""
     # The patterns are text; pathspec leaves the type of its expressions open.
-    regex = cast("re.Pattern[str] | None", pattern.regex)  # pyright: ignore[reportUnknownMemberType]
+    given = cast("re.Pattern[str] | None", pattern.regex)  # pyright: ignore[reportUnknownMemberType]
+    if given is None:
+        return False
+    regex = _tamed(given)
     if regex is None:
         return False
     if _FOLDER_MARK in regex.groupindex:
@@ -190,19 +198,34 @@ def _is_meant(pattern: RegexPattern, text: str) -> bool:
     return found is not None and not (text.endswith("/") and found.end() == len(text))
 
 
+@lru_cache(maxsize=4096)
+def _tamed(regex: re.Pattern[str]) -> re.Pattern[str] | None:
+    """The same expression, which no name can keep busy: ``*a*a*a*a*b`` on a name of many "a" takes hours, and
+    no other thread runs meanwhile. What stands between two stars has a fixed length, so its first place is as
+    good as any later one, and is not looked for again. None for a pattern that cannot be helped."""
+    if regex.pattern.count(_STARS) > _MOST_STARS:
+        return None
+    first, *parts = regex.pattern.split(_STAR)
+    if len(parts) < 2:
+        return regex
+    *middle, last = parts
+    made = [f"(?>[^/]*?{part})" if _STARS not in part else f"{_STAR}{part}" for part in middle]
+    return re.compile("".join([first, *made, _STAR, last]), regex.flags)
+
+
 def _spec(raw: bytes | None) -> GitIgnoreSpec:
     """Patterns of a file's bytes. One that cannot be read says nothing; a pattern that is none is passed
     over."""
     lines = [line.rstrip("\r") for line in os.fsdecode(raw or b"").removeprefix("\ufeff").split("\n")]
     try:
         return GitIgnoreSpec.from_lines(lines)
-    except ValueError:
+    except (ValueError, re.error):
         return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
 
 
 def _is_pattern(line: str) -> bool:
     try:
         GitIgnoreSpec.from_lines([line])
-    except ValueError:
+    except (ValueError, re.error):
         return False
     return True

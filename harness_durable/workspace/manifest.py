@@ -148,6 +148,17 @@ def entries(ref: str, get: Get) -> dict[bytes, Line]:
     return {line.name: line for line in parsed}
 
 
+def walk(root: str, get: Get) -> Iterator[tuple[bytes, Line]]:
+    """Every line below a root, with its path."""
+    pending = [(b"", root)]
+    while pending:
+        above, ref = pending.pop()
+        for name, line in entries(ref, get).items():
+            yield above + name, line
+            if line.is_folder:
+                pending.append((above + name + b"/", line.ref))
+
+
 def content(ref: str, get: Get) -> Iterator[bytes]:
     """A file's content, piece by piece."""
     if ref.startswith("+"):

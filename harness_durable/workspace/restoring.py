@@ -1,8 +1,9 @@
 """A folder made anew from a snapshot: beside its place, checked, then renamed.
 
 So the place holds the whole or nothing. A kill leaves a folder ``*.hd-restore-*`` beside, which the next
-try removes. What surprises: all files get one time, the snapshot's, as a manifest has none; so nothing is
-newer than what it was made from."""
+try removes. A mount point cannot be replaced: there the folder is made inside, and once it is whole its
+entries are moved out of it (``mounting``). What surprises: all files get one time, the snapshot's, as a
+manifest has none; so nothing is newer than what it was made from."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ import msgspec
 from anyio import from_thread
 
 from harness_durable.errors import BadInput, DamagedLog, DamagedWorkspace, SandboxUnavailable
-from harness_durable.workspace import manifest
+from harness_durable.workspace import manifest, mounting
 from harness_durable.workspace.manifest import Get, Line, shown
 from harness_durable.workspace.opening import FOLDER, opened, opened_root
 from harness_durable.workspace.reading import Read, getter
@@ -43,7 +44,8 @@ async def restore(root: str, dest: Path, read: Read, *, at_ms: int) -> Restored:
     """Make ``dest``, which is missing or empty. ``at_ms`` becomes the time of all files.
 
     Raises ``DamagedWorkspace`` if content is missing or damaged: the rest is then in ``DEST.partial`` (or
-    ``.partial-2`` ...) and ``dest`` is as it was. ``BadInput`` if ``dest`` holds anything.
+    ``.partial-2`` ...; of a mount point in ``DEST/.hd-restore-new``), else ``dest`` is as it was.
+    ``BadInput`` if ``dest`` holds anything.
     ``SandboxUnavailable`` if the files cannot be written. Waits for its thread when cancelled, and leaves
     nothing."""
     work = partial(_restore, root, dest, getter(read), at_ms * 1_000_000)
@@ -52,9 +54,13 @@ async def restore(root: str, dest: Path, read: Read, *, at_ms: int) -> Restored:
 
 def _restore(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
     dest = dest.parent.resolve() / dest.name
-    if dest.is_symlink() or (dest.exists() and not (dest.is_dir() and not any(dest.iterdir()))):
-        raise BadInput(f"{str(dest)!r} is not empty: nothing was restored; move it and try again")
+    if dest.is_symlink():
+        raise BadInput(f"{str(dest)!r} is a link: nothing was restored; remove it, or name the folder itself")
     try:
+        if os.path.lexists(dest) and not (dest.is_dir() and mounting.is_empty(dest)):
+            raise BadInput(f"{str(dest)!r} is not empty: nothing was restored; move it and try again")
+        if mounting.is_mount(dest):
+            return _fill_inside(root, dest, get, at_ns)
         _sweep(dest)
         dest.parent.mkdir(parents=True, exist_ok=True)
         beside = dest.with_name(f"{dest.name}{BESIDE}{uuid.uuid4().hex[:8]}")
@@ -88,6 +94,28 @@ def _fill(root: str, dest: Path, beside: Path, get: Get, at_ns: int) -> Restored
     with opened_root(dest.parent) as fd:
         os.fsync(fd)
     return Restored(root, dest, making.files, making.bytes, tuple(making.redacted))
+
+
+def _fill_inside(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
+    """The same for a mount point. What was whole before a kill is not made again."""
+    inside, ready = dest / mounting.FILLING, dest / mounting.READY
+    if not ready.exists():
+        if inside.exists():
+            _remove(inside)
+        inside.mkdir(mode=0o700)
+        making = _Making(get, at_ns)
+        with opened_root(inside) as fd:
+            making.folder(root, fd, b"")
+            _sync(fd)
+        if making.damaged:
+            raise DamagedWorkspace(making.damaged, inside)
+        inside.rename(ready)
+    mounting.move_out(ready, dest)
+    with opened_root(dest) as fd:
+        os.fsync(fd)
+    files = [(path, line) for path, line in manifest.walk(root, get) if line.kind in ("f", "r")]
+    redacted = tuple(shown(path) for path, line in files if line.kind == "r")
+    return Restored(root, dest, len(files), sum(line.size for _, line in files), redacted)
 
 
 class _Making:

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from harness_durable.workspace import contents, gitfolder, manifest
+from harness_durable.workspace import contents, gitfolder, manifest, mounting
 from harness_durable.workspace.ignoring import Own, Rules
 from harness_durable.workspace.known import Entry, Folder, Known, Stamp, stamp
 from harness_durable.workspace.limits import Limits, OverLimit
@@ -19,6 +19,7 @@ from harness_durable.workspace.opening import EXHAUSTED, FOLDER, GONE, Files, is
 
 STAGE = b".hd-rollback"
 """Within a workspace while it is rolled back; never part of it."""
+OURS = (STAGE, os.fsencode(mounting.FILLING), os.fsencode(mounting.READY))
 DEEP = 200
 """Levels of folders. Each costs a descriptor and a frame of the stack while the walk is in it."""
 CONFIG = 1 << 20
@@ -299,5 +300,6 @@ def _listed(fd: int) -> dict[bytes, os.stat_result]:
                 found[os.fsencode(entry.name)] = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-    found.pop(STAGE, None)
+    for ours in OURS:
+        found.pop(ours, None)
     return found

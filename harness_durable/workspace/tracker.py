@@ -31,6 +31,11 @@ from harness_durable.workspace.reading import Read, getter
 from harness_durable.workspace.scanner import Scan, Surroundings
 from harness_durable.workspace.sink import Sink
 
+STUCK = (
+    "the look before is still waiting for the file system, so none was begun; see whether the file system of "
+    "the workspace answers"
+)
+
 MAX_LEFT = 100
 """Paths of what is left out, or torn, that an event names."""
 
@@ -91,19 +96,34 @@ class Tracker:
         self._pending: Known | None = None
         self._dirty = False
         self._unsaid: set[str] = set()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._given_up = False
+
+    def remembered(self) -> str:
+        """The root that was last recorded on this host, as far as is known; blocks for milliseconds."""
+        stored = cache.load(self._cache, self._owner) if self._cache is not None else None
+        return stored.root if stored is not None else ""
 
     async def scan(self, parent: str) -> Scanned:
         """A snapshot after the one whose root is ``parent`` ("" if there was none). One at a time.
 
-        Raises ``WorkspaceMissing``, and ``StorageError`` if the World cannot be asked."""
+        Raises ``WorkspaceMissing``, and ``StorageError`` if the World cannot be asked. A walk that hangs in
+        the file system keeps its thread, and nobody waits for it; until it is back there is no other."""
         began, stop = clock.monotonic(), threading.Event()
+        if self._given_up and not self._idle.is_set():
+            return Scanned(parent, skipped="timeout", why=STUCK)
+        self._given_up = False
         try:
             with anyio.move_on_after(self._limits.timeout):
+                while not self._idle.is_set():  # one that was cancelled is on its way out
+                    await clock.sleep(0.01)
                 found, new = await anyio.to_thread.run_sync(self._work, parent, stop, abandon_on_cancel=True)
                 self._pending = new
                 return msgspec.structs.replace(found, ms=_ms_since(began))
         finally:
             stop.set()
+        self._given_up = True
         why = (
             f"not finished within {self._limits.timeout:g} s; ignore what is generated, or raise "
             "`HARNESS_DURABLE_WORKSPACE_TIMEOUT_SECONDS`"
@@ -122,7 +142,13 @@ class Tracker:
 
     def _work(self, parent: str, stop: threading.Event) -> tuple[Scanned, Known | None]:
         """In the worker thread."""
+        self._idle.clear()
+        try:
+            return self._walk(parent, stop)
+        finally:
+            self._idle.set()
 
+    def _walk(self, parent: str, stop: threading.Event) -> tuple[Scanned, Known | None]:
         def check() -> None:
             if stop.is_set():
                 raise _GivenUp

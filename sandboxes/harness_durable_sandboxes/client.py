@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from harness_durable.errors import KeeperGone, KeeperIncompatible, SandboxUnavailable, StaleEpoch
 
+from . import layout
 from .keeper import PROTOCOL
 
 Message = dict[str, Any]  # JSON of the keeper's protocol
 
 ANSWER_TIME = 30.0  # seconds; the keeper never waits for anything, except for a kill
-_LINE_CAP = 1 << 20
-_SUN_PATH = 100
+LINE_CAP = 1 << 20
+_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # say nothing of the keeper
 
 
 async def dial(run: Path, token: str, **hello: object) -> tuple[Continued, Message]:
@@ -31,7 +34,7 @@ async def dial(run: Path, token: str, **hello: object) -> tuple[Continued, Messa
         with anyio.fail_after(ANSWER_TIME):
             await stream.send(encode_line(v=PROTOCOL, token=token, **hello))
             lines = BufferedByteReceiveStream(stream)
-            answer: Message = json.loads(await lines.receive_until(b"\n", _LINE_CAP))
+            answer: Message = json.loads(await lines.receive_until(b"\n", LINE_CAP))
         _judge(run, answer, epoch if isinstance(epoch, int) else 0)
     except BaseException as error:
         await anyio.aclose_forcefully(stream)
@@ -40,34 +43,47 @@ async def dial(run: Path, token: str, **hello: object) -> tuple[Continued, Messa
 
 
 async def connect(run: Path) -> ByteStream:
-    """Raises ``KeeperGone`` if nobody listens."""
-    path, directory = str(run / "ctl.sock"), -1
+    """Raises ``KeeperGone`` if nobody listens. A link that a harness put there, to another socket of this
+    host, is nobody; and where files can be held without being opened, the path may be of any length."""
+    path, held = run / "ctl.sock", -1
     try:
-        if len(os.fsencode(path)) > _SUN_PATH:
-            directory = os.open(run, os.O_PATH if hasattr(os, "O_PATH") else os.O_RDONLY)
-            path = f"/proc/self/fd/{directory}/ctl.sock"
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise gone(run)
+        if hasattr(os, "O_PATH"):
+            held = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+            path = Path(f"/proc/self/fd/{held}")
         return await anyio.connect_unix(path)
     except OSError as error:
         raise _unreachable(run, error) from error
     finally:
-        if directory >= 0:
-            os.close(directory)
+        if held >= 0:
+            os.close(held)
 
 
 def _unreachable(run: Path, error: BaseException) -> BaseException:
     """What a failure to talk to the keeper means."""
     if isinstance(error, PermissionError):
         return SandboxUnavailable(f"{run}: not ours to attach to; run as the user who started it")
+    if isinstance(error, OSError) and error.errno in _OURS:
+        return SandboxUnavailable(f"{run}: its keeper could not be asked ({error}); raise ulimit -n")
     if isinstance(error, TimeoutError):
         return SandboxUnavailable(f"{run}: its keeper does not answer; try again, or reap the life")
-    if isinstance(error, (ValueError, LookupError, TypeError, AttributeError, anyio.DelimiterNotFound)):
-        return SandboxUnavailable(f"{run}: what answers there is not its keeper; reap the life")
+    if isinstance(error, (AttributeError, anyio.DelimiterNotFound)):
+        return impostor(run)
     ends = (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError, OSError)
-    return gone(run) if isinstance(error, ends) else error
+    if isinstance(error, ends):
+        return gone(run)
+    return impostor(run) if isinstance(error, layout.UNREADABLE) else error
 
 
 def gone(run: Path) -> KeeperGone:
     return KeeperGone(f"{run}: its keeper is no longer there; recover the session with a new life")
+
+
+def impostor(run: Path) -> KeeperIncompatible:
+    return KeeperIncompatible(
+        f"{run}: what answers there is not its keeper; the life is ended, and its turn goes on from the log"
+    )
 
 
 def _judge(run: Path, answer: Message, epoch: int) -> None:

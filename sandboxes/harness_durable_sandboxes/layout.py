@@ -11,20 +11,28 @@ ROOT/LIFE/            0700, one per life
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
 import shutil
 import socket
+import stat
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
 import anyio
 from anyio.to_thread import run_sync
 
 from harness_durable.errors import BadInput, HarnessMissing, SandboxUnavailable, WorkspaceMissing
 from harness_durable.sandbox import LifeSpec
+
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
+"""What reading JSON may raise that a harness could have written."""
+_SENTENCES = 64 << 10  # bytes
+_LARGE = 1 << 31
 
 Places = Mapping[str, str]
 """What stands for each place-holder."""
@@ -118,21 +126,44 @@ def _orders(spec: LifeSpec, places: Places) -> dict[str, object]:
 def failure(run: Path, program: str, cwd: str) -> Exception:
     """What is to be raised for a keeper that could not start the harness."""
     try:
-        failed = json.loads((run / "failed.json").read_bytes())
-    except (OSError, ValueError):
-        told = (run / "keeper.err").read_text(errors="replace").strip().splitlines()
-        return SandboxUnavailable(f"the keeper did not start: {told[-1] if told else 'no reason given'}")
-    reason = os.strerror(failed["errno"])
-    if failed["step"] == "exec":
+        with opened(run / "failed.json") as file:
+            failed = json.loads(file.read(_SENTENCES))
+        step, reason, said = str(failed["step"]), os.strerror(int(failed["errno"])), str(failed["error"])
+    except UNREADABLE:
+        return SandboxUnavailable(f"the keeper did not start: {_last_words(run)}")
+    if step == "exec":
         return HarnessMissing(
             f"{program!r} cannot be started: {reason}; install it, or give its full path "
             "(the harness has a PATH of its own, not this process's)"
         )
-    if failed["step"] == "cwd":
+    if step == "cwd":
         return WorkspaceMissing(
             f"the working directory {cwd} cannot be used ({reason}); put it back, then go on"
         )
-    return SandboxUnavailable(f"the keeper could not start {program!r}: {failed['error']}")
+    return SandboxUnavailable(f"the keeper could not start {program!r}: {said}")
+
+
+def _last_words(run: Path) -> str:
+    with contextlib.suppress(OSError), opened(run / "keeper.err") as file:
+        told = file.read(_SENTENCES).decode(errors="replace").strip().splitlines()
+        return told[-1] if told else "no reason given"
+    return "no reason given"
+
+
+def number(told: object) -> int:
+    """A whole number that a harness could have written, as the log can hold it. Raises one of
+    ``UNREADABLE``."""
+    return max(-_LARGE, min(int(cast("int | str", told)), _LARGE))
+
+
+def opened(path: Path) -> IO[bytes]:
+    """To read a file in a place where a harness can write, too: what it put there instead, such as a link to
+    another file of this host, is not followed, and a pipe does not make us wait. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no ordinary file")
+    return os.fdopen(descriptor, "rb")
 
 
 def filled(text: str, places: Places) -> str:

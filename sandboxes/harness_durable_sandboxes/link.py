@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import stat
 import struct
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager, suppress
@@ -31,8 +30,11 @@ from harness_durable.errors import (
 )
 from harness_durable.sandbox import Exit
 
-from .client import ANSWER_TIME, Continued, Message, dial, encode_line, gone
+from . import layout
+from .client import ANSWER_TIME, LINE_CAP, Continued, Message, dial, encode_line, gone, impostor
 from .keeper import CHUNK, FRAME_CAP
+
+GOODBYE_TIME = 5.0  # seconds
 
 
 async def attach(run: Path, token: str, epoch: int) -> KeeperLink:
@@ -44,9 +46,9 @@ async def attach(run: Path, token: str, epoch: int) -> KeeperLink:
     stream, answer = await dial(run, token, op="attach", epoch=epoch)
     try:
         return KeeperLink(run, token, stream, answer)
-    except (ValueError, LookupError, TypeError) as error:
+    except layout.UNREADABLE as error:
         await anyio.aclose_forcefully(stream)
-        raise SandboxUnavailable(f"{run}: what answers there is not its keeper; reap the life") from error
+        raise impostor(run) from error
 
 
 class KeeperRequest:
@@ -222,8 +224,7 @@ class KeeperLink:
                             await self._stream.send(body)
                     return
                 except TimeoutError as error:
-                    await anyio.aclose_forcefully(self._stream)
-                    raise self._fail(self._mute) from error
+                    raise await self._give_up(self._mute()) from error
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     pass  # reading finds out why
         await self._until(lambda: False)
@@ -247,10 +248,10 @@ class KeeperLink:
         self._check()
         try:
             return (await dial(self._run, self._token, op=op, epoch=self._epoch, **fields))[0]
-        except (KeeperGone, StaleEpoch):
-            with anyio.move_on_after(ANSWER_TIME):  # the control connection ends, too, and says why
+        except (KeeperGone, StaleEpoch) as error:
+            with anyio.move_on_after(GOODBYE_TIME):  # the control connection ends, too, and says why
                 await self._until(lambda: False)
-            raise
+            raise await self._give_up(error) from None
 
     async def _until(self, ready: Callable[[], bool]) -> None:
         while not ready():
@@ -262,16 +263,20 @@ class KeeperLink:
             self._reading = True
             try:
                 self._feed(await self._stream.receive(CHUNK))
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._fail(lambda: gone(self._run))
-                with suppress(SandboxError, ValueError, KeyError, TypeError):  # none: it was killed
+                with suppress(SandboxError, *layout.UNREADABLE):  # none: it was killed
                     self._ended(json.loads(self._file("exit.json", 0, 4096)))
+            except layout.UNREADABLE as error:
+                raise await self._give_up(impostor(self._run)) from error
             finally:
                 self._reading = False
                 self._notify()
 
     def _feed(self, data: bytes) -> None:
         *lines, rest = (bytes(self._buffer) + data).split(b"\n")
+        if len(rest) > LINE_CAP:
+            raise ValueError("a line that is too long")
         self._buffer = bytearray(rest)
         for line in lines:
             self._hear(json.loads(line))
@@ -283,9 +288,9 @@ class KeeperLink:
             return
         match message["ev"]:
             case "size":
-                self._out = message["out"]
+                self._out = int(message["out"])
             case "conn":
-                self._conns.append(message["id"])
+                self._conns.append(int(message["id"]))
             case "exit":
                 self._ended(message)
             case "superseded":
@@ -295,13 +300,18 @@ class KeeperLink:
                 return
 
     def _ended(self, exit: Message) -> None:  # noqa: A002  (the protocol's word)
-        self._exit = Exit(int(exit["code"]), int(exit["oom_kill"]), str(exit["why"]))
+        self._exit = Exit(layout.number(exit["code"]), layout.number(exit["oom_kill"]), str(exit["why"]))
         self._exit_out = int(exit["out"])
 
     def _fail(self, failure: Callable[[], SandboxError]) -> SandboxError:
         """The first failure stays: what follows from it is less exact."""
         self._failure = self._failure or failure
         return self._failure()
+
+    async def _give_up(self, failure: SandboxError) -> SandboxError:
+        """Whoever waits for anything of this link waits in vain: the control connection ends with that."""
+        await anyio.aclose_forcefully(self._stream)
+        return self._fail(lambda: failure)
 
     def _mute(self) -> SandboxError:
         return SandboxUnavailable(f"{self._run}: its keeper does not answer; reap the life")
@@ -323,17 +333,14 @@ class KeeperLink:
 
     @contextmanager
     def _opened(self, name: str) -> Generator[IO[bytes]]:
-        """A file of the run directory. The harness can write there, too: what it put in the file's place,
-        such as a link to another file of this host, is not read."""
+        """A file of the run directory."""
         try:
-            descriptor = os.open(self._run / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = layout.opened(self._run / name)
         except FileNotFoundError:
             raise KeeperGone("somebody ended this life and removed its run directory") from None
         except OSError as error:
             raise SandboxUnavailable(f"{self._run}/{name} cannot be read: {error}; reap the life") from error
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SandboxUnavailable(f"{self._run}/{name} is not what its keeper wrote; reap the life")
+        with file:
             yield file
 
     async def _until_keeper_ended(self) -> None:

@@ -99,6 +99,12 @@ class LocalSandbox:
         """See ``harness_durable.sandbox.ListsLives``."""
         return await self._lives.listed()
 
+    def acting(self, ref: LifeRef) -> Sequence[int]:
+        """See ``harness_durable.sandbox.NamesProcesses``."""
+        if not self._lives.ours(ref):
+            return ()
+        return processes.find(processes.marked(processes.marks(ref.life, run_of(ref))))
+
     async def exec(
         self,
         argv: tuple[str, ...],

@@ -9,7 +9,13 @@ from contextlib import suppress
 
 import anyio
 
-from harness_durable.errors import HarnessDied, HarnessMissing, SandboxUnavailable, WorkspaceMissing
+from harness_durable.errors import (
+    HarnessDied,
+    HarnessMissing,
+    KeeperGone,
+    SandboxUnavailable,
+    WorkspaceMissing,
+)
 from harness_durable.gateway import WayOut
 from harness_durable.sandbox import ExecResult, LifeRef, LifeSpec, Link
 
@@ -18,6 +24,7 @@ from ..link import KeeperLink
 
 Start = Callable[[LifeSpec], Awaitable[tuple[LifeRef, Link]]]
 _ALL = 1 << 62
+_GONE = "the container of the command is gone; try again"
 
 
 async def run(
@@ -40,6 +47,8 @@ async def run(
     except HarnessMissing as missing:
         code = 126 if "ermission" in str(missing) else 127
         return ExecResult(code, b"", f"{argv[0]}: {missing}\n".encode())
+    except KeeperGone as gone:
+        raise SandboxUnavailable(_GONE) from gone
     except WorkspaceMissing as missing:
         raise SandboxUnavailable(
             f"cannot run {argv[0]!r} in {cwd}: no such directory; create it first"
@@ -66,11 +75,14 @@ async def _finish(link: KeeperLink, stdin: bytes, timeout: float, way_out: WayOu
             out.extend(chunk)
 
     with anyio.move_on_after(timeout) as limit:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(feed)
-            tasks.start_soon(way_out.serve_all, link.requests())
-            await listen()
-            tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(feed)
+                tasks.start_soon(way_out.serve_all, link.requests())
+                await listen()
+                tasks.cancel_scope.cancel()
+        except* KeeperGone as gone:
+            raise SandboxUnavailable(_GONE) from gone
     if limit.cancelled_caught:
         await link.kill()
         await listen()

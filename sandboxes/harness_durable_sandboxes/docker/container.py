@@ -57,13 +57,13 @@ def whose(marks: Mapping[str, str]) -> tuple[str, str, str]:
 def user_of(workspace: str, options: Options) -> tuple[int, int]:
     """Who the harness is: the owner of the workspace, so that its files stay theirs. Raises
     ``WorkspaceMissing`` or ``BadSetting``."""
+    owner = _owner(workspace) if workspace else None
     if options.owner is not None:
         uid, gid = options.owner
-    elif not workspace:
+    elif owner is None:
         uid, gid = (os.getuid(), os.getgid()) if os.getuid() else _NOBODY
     else:
-        uid, gid = _owner(workspace)
-        gid = gid or uid
+        uid, gid = owner[0], owner[1] or owner[0]
         if uid == 0:
             raise BadSetting(
                 f"{workspace} belongs to root, and no agent runs as root in a container: give the folder to "
@@ -84,7 +84,7 @@ def user_for(workspace: str, options: Options) -> tuple[int, int]:
     try:
         return user_of(workspace, options)
     except WorkspaceMissing:
-        return (os.getuid(), os.getgid()) if os.getuid() else SOMEBODY
+        return options.owner or ((os.getuid(), os.getgid()) if os.getuid() else SOMEBODY)
 
 
 def _owner(workspace: str) -> tuple[int, int]:
@@ -139,7 +139,7 @@ def config(
             "MemorySwap": options.memory_bytes,
             "NanoCpus": options.nano_cpus,
             "PidsLimit": options.pids_limit,
-            "Tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={options.tmp_bytes}"},
+            "Tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={options.tmp_bytes}"},
             "Mounts": _mounts(life, spec),
             "RestartPolicy": {"Name": "no"},
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "64k", "max-file": "1"}},
@@ -165,14 +165,11 @@ def _mounts(life: Path, spec: LifeSpec) -> list[Json]:
     if spec.workspace:
         found.append(_bind(spec.workspace))
     targets = {str(mount["Target"]) for mount in found}
-    for number, path in enumerate(
-        [*_closed(targets), *_within(spec.workspace, (*spec.hidden, str(life.parent)))]
-    ):
-        if Path(path).is_dir():
-            below = any(target.startswith(f"{path}/") for target in targets)
-            found.append(_bind(str(life / _COVERS / str(number)), path, read_only=not below))
-        else:
-            found.append(_bind("/dev/null", path, read_only=True))
+    covered = _within(spec.workspace, (*spec.hidden, str(life.parent)))
+    found += [_bind(path) for path in _above(spec.workspace, covered)]
+    for number, path in enumerate([*_closed(targets), *covered]):
+        below = any(target.startswith(f"{path}/") for target in targets)
+        found.append(_bind(str(life / _COVERS / str(number)), path, read_only=not below))
     return list({str(mount["Target"]): mount for mount in found}.values())
 
 
@@ -186,10 +183,27 @@ def _closed(targets: Iterable[str]) -> Iterable[str]:
     return ["/root"] if any(target.startswith("/root/") for target in targets) else []
 
 
-def _within(workspace: str, hidden: Iterable[str]) -> Iterable[str]:
-    """What is to be covered in the workspace. Raises ``BadSetting``."""
-    for path in map(Path, hidden if workspace else ()):
-        if path == Path(workspace):
-            raise BadSetting(f"{path} holds what no agent may see: work on a folder of its own")
-        if path.is_relative_to(workspace) and path.exists():
-            yield str(path)
+def _above(workspace: str, covered: Iterable[str]) -> Iterable[str]:
+    """The folders between the workspace and what is covered in it. As mounts of their own they cannot be
+    moved to where the next life's covers would not be."""
+    for path in map(Path, covered):
+        for above in path.parents:
+            if above == Path(workspace):
+                break
+            yield str(above)
+
+
+def _within(workspace: str, hidden: Iterable[str]) -> list[str]:
+    """Folders that are to be covered in the workspace. A file cannot be: whoever makes it anew uncovers it.
+    Raises ``BadSetting``."""
+    found: list[str] = []
+    root = Path(workspace).resolve()
+    for path in (Path(one).resolve() for one in (hidden if workspace else ())):
+        if path == root or (path.is_file() and path.is_relative_to(root)):
+            raise BadSetting(
+                f"{workspace} holds {path}, which no agent may see: work on another folder, or keep that in "
+                f"a folder of its own, such as {root}/.harness-durable"
+            )
+        if path.is_dir() and path.is_relative_to(root):
+            found.append(str(Path(workspace) / path.relative_to(root)))
+    return found

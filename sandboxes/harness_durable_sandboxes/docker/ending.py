@@ -7,11 +7,11 @@ counts."""
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from harness_durable.sandbox import Ending
 
+from .. import layout
 from .engine import Json
 
 _RECORDED = {
@@ -50,9 +50,8 @@ def _unrecorded(state: Json, kills: int) -> Ending:
 def recorded(run: Path) -> Json:
     """The keeper's exit.json; empty if there is none that can be read. The harness can write there, too."""
     try:
-        descriptor = os.open(run / "exit.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
+        with layout.opened(run / "exit.json") as file:
             found = json.loads(file.read(4096))
-        return {"why": str(found["why"]), "oom_kill": int(found["oom_kill"])}
-    except (OSError, ValueError, KeyError, TypeError):
+        return {"why": str(found["why"]), "oom_kill": layout.number(found["oom_kill"])}
+    except layout.UNREADABLE:
         return {}

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from harness_durable.errors import BadSetting, SandboxUnavailable
@@ -25,6 +26,8 @@ _errors: Any = importlib.import_module("docker.errors")
 _requests: Any = importlib.import_module("requests.exceptions")
 
 _CALL_SECONDS = 60
+_AT_ONCE = 8
+"""Threads: an engine that does not answer must not take those that all else needs."""
 _FIRST = "1.41"  # of the API: to ask for the engine's
 _LOCAL = ("unix", "http+unix")
 DEFAULT = "unix:///var/run/docker.sock"
@@ -61,6 +64,7 @@ class Engine:
     """The engine of ``DOCKER_HOST``, or of this host."""
 
     def __init__(self) -> None:
+        self._threads = CapacityLimiter(_AT_ONCE)
         self._version = ""
         self._where: Json = {}
 
@@ -72,7 +76,7 @@ class Engine:
     async def call(self, ask: Callable[[Api], T]) -> T:
         """Raises ``SandboxUnavailable`` if the engine cannot be reached, ``Refused`` if it does not do it,
         ``BadSetting`` if it is on another machine: a life's files and sockets would not be there."""
-        return await run_sync(self.ask, ask)
+        return await run_sync(self.ask, ask, limiter=self._threads)
 
     def ask(self, ask: Callable[[Api], T]) -> T:
         """The same, in this thread."""
@@ -94,6 +98,7 @@ class Engine:
         scheme, _, path = self.url.partition("://")
         if scheme in _LOCAL:
             with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(_CALL_SECONDS)
                 sock.connect(path)
 
     def _settings(self) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from anyio.to_thread import run_sync
@@ -17,7 +18,7 @@ from .engine import Engine, Json, Refused
 from .options import IMAGE, Options
 
 _READY_SECONDS, _NOTICE_SECONDS = 60.0, 10.0
-_LOOK_SECONDS, _ASK_SECONDS = 0.01, 0.25
+_LOOK_SECONDS, _NOTICE_EVERY, _ASK_SECONDS = 0.01, 0.05, 0.25
 
 
 async def begin(engine: Engine, life: Path, spec: LifeSpec, options: Options, root: str) -> None:
@@ -45,11 +46,15 @@ async def begin(engine: Engine, life: Path, spec: LifeSpec, options: Options, ro
 
 
 def hand_over(folder: Path, user: tuple[int, int]) -> None:
-    """What we made there belongs to the user from now on. Only root can."""
-    if os.geteuid() == 0:
-        for path in (folder, *folder.rglob("*")):
-            if path.lstat().st_uid == 0:
-                os.chown(path, *user, follow_symlinks=False)
+    """What we made there belongs to the user from now on. Only root can. By descriptors, not by paths: a life
+    of another session may be at work in the same folder, and put a link in a path's way."""
+    if os.geteuid() != 0:
+        return
+    for _, folders, files, here in os.fwalk(folder, follow_symlinks=False):
+        for name in (".", *folders, *files):
+            with suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid == 0:
+                    os.chown(name, *user, dir_fd=here, follow_symlinks=False)
 
 
 async def _ready(engine: Engine, run: Path, name: str) -> bool:
@@ -130,19 +135,20 @@ async def settled(engine: Engine, name: str) -> Json | None:
         state = await state_of(engine, name)
         if state is None or not state["Running"] or clock.monotonic() > give_up:
             return state
-        await clock.sleep(_LOOK_SECONDS)
+        await clock.sleep(_NOTICE_EVERY)
 
 
 async def remove(engine: Engine, name: str) -> None:
     """Kill it, and wait until nothing of it is left. Raises ``SandboxUnavailable``."""
+    give_up = clock.monotonic() + _READY_SECONDS
     while True:
         try:
             await engine.call(lambda api: api.remove_container(name, v=True, force=True))
         except Refused as refused:
             if refused.status == 404:
                 return
-            if refused.status != 409:  # somebody removes it already
+            if refused.status != 409 or clock.monotonic() > give_up:  # somebody removes it already
                 raise
         else:
             return
-        await clock.sleep(_LOOK_SECONDS)
+        await clock.sleep(_ASK_SECONDS)

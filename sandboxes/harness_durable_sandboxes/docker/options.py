@@ -62,8 +62,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.user:
             return None
         found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", self.user)
-        if found is None:
-            raise _bad("user", self.user, "numbers: UID or UID:GID")
+        if found is None or not int(found[1]):
+            raise _bad("user", self.user, "numbers, UID or UID:GID, of somebody who is not root")
         return int(found[1]), int(found[2] or found[1])
 
     @property
