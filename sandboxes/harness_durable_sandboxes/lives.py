@@ -60,13 +60,13 @@ class Lives:
 
     async def ask_to_leave(self, ref: LifeRef, epoch: int | None) -> None:
         """The orderly way. Whether it worked is found out by looking; a keeper of an earlier version heeds no
-        epoch. Raises ``StaleEpoch``."""
+        epoch. Raises ``StaleEpoch``, unless there is no epoch: only an impostor would speak of one then."""
         under = {} if epoch is None else {"epoch": epoch}
         try:
             stream, _ = await dial(run_of(ref), self.token(ref), op="shutdown", **under)
-        except StaleEpoch:
-            raise
-        except SandboxError:
+        except SandboxError as error:
+            if isinstance(error, StaleEpoch) and epoch is not None:
+                raise
             return
         await stream.aclose()
 

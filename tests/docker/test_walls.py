@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from harness_durable.errors import BadSetting, KeeperGone, SandboxUnavailable
+from harness_durable.errors import BadSetting, KeeperGone, SandboxUnavailable, StaleEpoch
 from harness_durable.testing.sandboxes.bench import everything, said_by
 from harness_durable_sandboxes.docker import DockerSandbox
 from harness_durable_sandboxes.link import KeeperLink
@@ -246,6 +246,20 @@ async def test_who_poses_as_the_keeper_is_found_out_and_ended(
         await said_by(link, b"open\n")
         with pytest.raises(KeeperGone, match="not its keeper"):
             await sandbox.attach(ref, 2)
+        assert await sandbox.reap(ref) is True
+        assert not await sandbox.alive(ref)
+
+
+async def test_who_poses_as_the_keeper_of_a_newer_worker_is_ended_when_the_log_knows_of_none(
+    sandbox: DockerSandbox, workspace: Path
+) -> None:
+    says = '{"v": 1, "ok": false, "error": "stale epoch", "epoch": 999}'
+    wanted = spec(workspace, "python3", "-c", FAKE, env={"SAYS": says})
+    async with life(sandbox, wanted) as (ref, link):
+        await said_by(link, b"open\n")
+        with pytest.raises(StaleEpoch):
+            await sandbox.reap(ref, 2)
+        assert await sandbox.alive(ref), "the log was not asked yet"
         assert await sandbox.reap(ref) is True
         assert not await sandbox.alive(ref)
 
