@@ -17,7 +17,10 @@ from harness_durable.errors import KeeperGone, SandboxUnavailable
 from harness_durable.sandbox import Ending, LifeRef
 from harness_durable.testing.sandboxes.bench import PATH, everything, said_by
 from harness_durable_sandboxes.docker import DockerSandbox
+from harness_durable_sandboxes.docker import engine as engines
 from harness_durable_sandboxes.docker.ending import ending
+from harness_durable_sandboxes.docker.engine import Refused
+from harness_durable_sandboxes.docker.life import remove
 from harness_durable_sandboxes.link import KeeperLink
 from tests.docker.engine_kit import IMAGE, Engine, given, running
 from tests.docker.life_kit import container, life, reaped, spec
@@ -227,3 +230,24 @@ async def test_a_full_disk_is_the_machinery_s_fault(
     with pytest.raises(SandboxUnavailable, match="No space left"):
         await sandbox.start(spec(workspace, "cat", files={"large": os.urandom(1 << 20)}), 1)
     assert await sandbox.list_lives() == []
+
+
+class Meanwhile(engines.Engine):
+    """The container ends by itself between the engine's look at it and its signal; once."""
+
+    def __init__(self, *refusals: Refused) -> None:
+        super().__init__()
+        self.refusals = list(refusals)
+
+    async def call(self, work: object) -> None:  # pyright: ignore
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+
+async def test_a_container_that_ends_while_it_is_removed_is_removed() -> None:
+    dying = "Could not kill running container a0406e, cannot remove - Container a0406e is not running"
+    engine = Meanwhile(Refused(500, dying), Refused(409, "removal is already in progress"))
+    await remove(engine, "hd-x")
+    assert engine.refusals == []
+    with pytest.raises(Refused):
+        await remove(Meanwhile(Refused(500, "the disk is full")), "hd-x")

@@ -138,6 +138,11 @@ async def settled(engine: Engine, name: str) -> Json | None:
         await clock.sleep(_NOTICE_EVERY)
 
 
+def _passes(refused: Refused) -> bool:
+    """Somebody removes it already, or it ended by itself just when the engine was about to kill it."""
+    return refused.status == 409 or "is not running" in refused.words
+
+
 async def remove(engine: Engine, name: str) -> None:
     """Kill it, and wait until nothing of it is left. Raises ``SandboxUnavailable``."""
     give_up = clock.monotonic() + _READY_SECONDS
@@ -147,7 +152,7 @@ async def remove(engine: Engine, name: str) -> None:
         except Refused as refused:
             if refused.status == 404:
                 return
-            if refused.status != 409 or clock.monotonic() > give_up:  # somebody removes it already
+            if not _passes(refused) or clock.monotonic() > give_up:
                 raise
         else:
             return
