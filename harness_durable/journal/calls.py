@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Told(msgspec.Struct, frozen=True):
 class CallTransitions:
     """The half of the ``Journal`` that is about calls."""
 
-    def __init__(self, writer: Writer, tracker: Tracks[Any] | None = None) -> None:
+    def __init__(self, writer: Writer, tracker: Tracks | None = None) -> None:
         self._writer, self.reader = writer, writer.reader
         self.files = Committer(writer, tracker)
         self._bases = Bases()

@@ -8,7 +8,6 @@ calls are in ``calls``.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -42,7 +41,7 @@ class Journal(CallTransitions):
 
     @classmethod
     async def open(
-        cls, world: World, claim: Claim, *, patience: float = 10.0, tracker: Tracks[Any] | None = None
+        cls, world: World, claim: Claim, *, patience: float = 10.0, tracker: Tracks | None = None
     ) -> Journal:
         """Read the session that was claimed. ``tracker`` looks at its files, if they are durable."""
         writer = await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience)

@@ -6,64 +6,33 @@ whose append failed is simply repeated."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio
 
 from harness_durable import events
 from harness_durable.crashpoints import reach
-from harness_durable.events.workspace import Cause, Change, Counts, LeftOut
+from harness_durable.events.workspace import Cause
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.state import Session
+
+if TYPE_CHECKING:  # who only reads a log does not need the scanner
+    from harness_durable.workspace import Scanned
 
 T = TypeVar("T")
 
 
-class Seen(Protocol):
-    """What a look found: see ``workspace.Scanned``."""
-
-    @property
-    def root(self) -> str: ...
-    @property
-    def blobs(self) -> Mapping[str, bytes]: ...
-    @property
-    def counts(self) -> Counts: ...
-    @property
-    def changes(self) -> Sequence[Change]: ...
-    @property
-    def more(self) -> int: ...
-    @property
-    def new_bytes(self) -> int: ...
-    @property
-    def stored_bytes(self) -> int: ...
-    @property
-    def left_out(self) -> Sequence[LeftOut] | None: ...
-    @property
-    def left_out_more(self) -> int: ...
-    @property
-    def torn(self) -> Sequence[str]: ...
-    @property
-    def skipped(self) -> str: ...
-    @property
-    def why(self) -> str: ...
-    @property
-    def ms(self) -> int: ...
-
-
-S = TypeVar("S", bound=Seen)
-
-
-class Tracks(Protocol[S]):
+class Tracks(Protocol):
     """Looks at the files of one session: see ``workspace.Tracker``."""
 
-    async def scan(self, parent: str) -> S | None:
+    async def scan(self, parent: str) -> Scanned | None:
         """``parent`` is the last root in the log. What keeps the files from being saved is told in
         ``skipped``; None if there is nothing to look at. Raises ``StorageUnavailable``."""
         ...
 
-    def landed(self, scanned: S) -> None:
+    def landed(self, scanned: Scanned) -> None:
         """It is in the log."""
         ...
 
@@ -71,7 +40,7 @@ class Tracks(Protocol[S]):
 class Look:
     """What is to be written of one look."""
 
-    def __init__(self, cause: Cause, calls: Sequence[str], scanned: Seen | None) -> None:
+    def __init__(self, cause: Cause, calls: Sequence[str], scanned: Scanned | None) -> None:
         self._cause: Cause = cause
         self._calls, self.scanned = calls, scanned
         self.written = False
@@ -98,7 +67,7 @@ class Look:
         seen, parent = self.scanned, state.files.root
         if seen is None:
             return
-        left_out = None if seen.left_out is None else tuple(seen.left_out)
+        left_out = seen.left_out
         if (left_out, seen.left_out_more) == (state.files.left_out, state.files.left_out_more):
             left_out = None  # a new host knows no better, and has found the same
         self.written = (
@@ -117,13 +86,13 @@ class Look:
             call=call,
             beside=tuple(name for name in _running(state) if name != call),
             counts=seen.counts,
-            changes=tuple(seen.changes),
+            changes=seen.changes,
             more=seen.more,
             new_bytes=seen.new_bytes,
             stored_bytes=seen.stored_bytes,
             left_out=left_out,
             left_out_more=seen.left_out_more,
-            torn=tuple(seen.torn),
+            torn=seen.torn,
             skipped=self.skipped,
             ms=seen.ms,
         )
@@ -134,7 +103,7 @@ class Look:
 class Committer:
     """Of one session, as its driver has it. Without a tracker the files are nobody's business."""
 
-    def __init__(self, writer: Writer, tracker: Tracks[Any] | None) -> None:
+    def __init__(self, writer: Writer, tracker: Tracks | None) -> None:
         self._writer, self._tracker = writer, tracker
         self._one = anyio.Lock()
 
@@ -152,19 +121,19 @@ class Committer:
             if calls is not None and not changing:  # somebody else was told of their outcomes first
                 yield Look(cause, (), None)
                 return
-            scanned: Seen | None = await self._tracker.scan(self._writer.state.files.root)
+            scanned = await self._tracker.scan(self._writer.state.files.root)
             look = Look(cause, changing, scanned)
             try:
                 yield look
             finally:
-                if self._is_there(scanned):
+                if scanned is not None and self._is_there(scanned):
                     self._tracker.landed(scanned)
             if look.written:
                 reach("workspace.committed")
 
-    def _is_there(self, scanned: Seen | None) -> bool:
+    def _is_there(self, scanned: Scanned) -> bool:
         """Does the log have what was seen? Asked also if the append was cut off: it may have happened."""
-        return scanned is not None and not scanned.skipped and self._writer.state.files.root == scanned.root
+        return not scanned.skipped and self._writer.state.files.root == scanned.root
 
     def _changing(self, calls: Sequence[str]) -> tuple[str, ...]:
         """Those that have run, have no outcome yet, and do more than look."""

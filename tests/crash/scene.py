@@ -380,6 +380,32 @@ def written(path: Path, script: Script) -> Path:
     return path
 
 
+def dies_at(scene: Scene, point: str, death: str) -> None:
+    """A worker is killed there; if that is in a recovery, another one was killed in a tool before it."""
+    crash = {"HARNESS_DURABLE_CRASH_AT": point, "HARNESS_DURABLE_CRASH_DEATH": death}
+    if point.startswith("recovery."):
+        first = {"HARNESS_DURABLE_CRASH_AT": "tool.released", "HARNESS_DURABLE_CRASH_DEATH": "harness"}
+        assert scene.worker(**first).wait(timeout=120) == -signal.SIGKILL, scene.tail()
+    if point == "lease.renewing":
+        crash["HARNESS_DURABLE_LEASE_SECONDS"] = "1"
+    assert scene.worker(**crash).wait(timeout=120) == -signal.SIGKILL, scene.tail()
+
+
+def goes_on_without_its_worker(scene: Scene) -> None:
+    """The worker is killed once the command has had its effect; the harness is the same process when the next
+    one attaches, and the turn comes to its end."""
+    worker = scene.worker()
+    wait_for(scene.has_effects, "the command's effect")
+    worker.kill()
+    worker.wait()
+    harness = scene.harnesses()
+    assert len(harness) == 1
+    heir = scene.worker()
+    wait_for(lambda: scene.said("attaches"), "the next worker to attach")
+    assert scene.harnesses() == harness
+    assert heir.wait(timeout=120) == 0, scene.tail()
+
+
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait for a condition; fails with a sentence when it does not come."""
     deadline = time.monotonic() + seconds

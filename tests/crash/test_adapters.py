@@ -4,7 +4,6 @@ every story."""
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from harness_durable.crashpoints import DEATHS
 from harness_durable.testing.provider.policies import Script
 from harness_durable.testing.provider.reply import Reply, Text, ToolUse, say
 from tests.crash.invariants import Expectation, examine
-from tests.crash.scene import EFFECTS, FULL, MESSAGE, Scene, wait_for
+from tests.crash.scene import EFFECTS, FULL, MESSAGE, Scene, dies_at, goes_on_without_its_worker, wait_for
 from tests.crash.test_matrix import RECOVERY_POINTS, TURN_POINTS
 
 ADAPTERS = ("codex", "opencode", "pi")
@@ -44,13 +43,7 @@ def adapters(*short: str) -> pytest.MarkDecorator:
 @pytest.mark.parametrize(("adapter", "point", "death"), CASES)
 async def test_a_turn_survives(tmp_path: Path, world: str, adapter: str, point: str, death: str) -> None:
     with Scene(tmp_path, world, adapter=adapter) as scene:
-        crash = {"HARNESS_DURABLE_CRASH_AT": point, "HARNESS_DURABLE_CRASH_DEATH": death}
-        if point in RECOVERY_POINTS:
-            first = {"HARNESS_DURABLE_CRASH_AT": "tool.released", "HARNESS_DURABLE_CRASH_DEATH": "harness"}
-            assert scene.worker(**first).wait(timeout=120) == -signal.SIGKILL, scene.tail()
-        if point == "lease.renewing":
-            crash["HARNESS_DURABLE_LEASE_SECONDS"] = "1"
-        assert scene.worker(**crash).wait(timeout=120) == -signal.SIGKILL, scene.tail()
+        dies_at(scene, point, death)
         assert scene.finish() == 0, scene.tail()
         report = await examine(scene)
         assert report.violations == [], scene.tail()
@@ -61,16 +54,7 @@ async def test_a_turn_survives(tmp_path: Path, world: str, adapter: str, point: 
 async def test_a_command_of_ten_seconds_survives_its_worker(tmp_path: Path, world: str, adapter: str) -> None:
     policy = Script((does(shell(adapter, "s0a", 10.0)), say("slept")))
     with Scene(tmp_path, world, policy=policy, adapter=adapter) as scene:
-        worker = scene.worker()
-        wait_for(scene.has_effects, "the command's effect")
-        worker.kill()
-        worker.wait()
-        harness = scene.harnesses()
-        assert len(harness) == 1
-        heir = scene.worker()
-        wait_for(lambda: scene.said("attaches"), "the next worker to attach")
-        assert scene.harnesses() == harness
-        assert heir.wait(timeout=120) == 0, scene.tail()
+        goes_on_without_its_worker(scene)
         report = await examine(scene, Expectation(once=("s0a",)))
         assert (report.violations, report.lives, report.unknown) == ([], 1, 0), scene.tail()
 

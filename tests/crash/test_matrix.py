@@ -14,7 +14,7 @@ import pytest
 from harness_durable.crashpoints import DEATHS, POINTS
 from harness_durable.testing.provider.policies.steps import Steps
 from tests.crash.invariants import examine
-from tests.crash.scene import FULL, KILLED, MESSAGE, WORLDS, Scene, wait_for
+from tests.crash.scene import FULL, KILLED, MESSAGE, WORLDS, Scene, goes_on_without_its_worker, wait_for
 
 STORED = (
     "message.accepted",
@@ -98,16 +98,7 @@ async def test_a_command_of_ten_seconds_survives_its_worker(tmp_path: Path, worl
     """Neither killed nor repeated, and the harness is the same process afterwards."""
     policy = Steps(steps=1, pair_every=0, nap=10.0)
     with Scene(tmp_path, world, policy=policy) as scene:
-        worker = scene.worker()
-        wait_for(scene.has_effects, "the command's effect")
-        worker.kill()
-        worker.wait()
-        harness = scene.harnesses()
-        assert len(harness) == 1
-        heir = scene.worker()
-        wait_for(lambda: scene.said("attaches"), "the next worker to attach")
-        assert scene.harnesses() == harness
-        assert heir.wait(timeout=120) == 0, scene.tail()
+        goes_on_without_its_worker(scene)
         report = await examine(scene)
         assert (report.violations, report.lives, report.unknown) == ([], 1, 0), scene.tail()
 

@@ -19,7 +19,7 @@ from harness_durable.journal import Reader
 from harness_durable.testing.provider.policies import Script
 from harness_durable.testing.provider.reply import ToolUse, say
 from tests.crash.invariants import Expectation, examine
-from tests.crash.scene import EFFECTS, FULL, SESSION, Scene, wait_for
+from tests.crash.scene import EFFECTS, FULL, SESSION, Scene, dies_at, goes_on_without_its_worker, wait_for
 from tests.crash.test_adapters import LONG, does, happened
 from tests.crash.test_adapters import shell as others_shell
 from tests.crash.test_matrix import RECOVERY_POINTS, TURN_POINTS
@@ -75,13 +75,7 @@ async def ends(scene: Scene) -> list[ev.LifeEnded]:
 @pytest.mark.parametrize(("adapter", "point", "death"), CASES)
 async def test_a_turn_survives(tmp_path: Path, engine: Engine, adapter: str, point: str, death: str) -> None:
     with scene_of(tmp_path, adapter) as scene:
-        crash = {"HARNESS_DURABLE_CRASH_AT": point, "HARNESS_DURABLE_CRASH_DEATH": death}
-        if point in RECOVERY_POINTS:
-            first = {"HARNESS_DURABLE_CRASH_AT": "tool.released", "HARNESS_DURABLE_CRASH_DEATH": "harness"}
-            assert scene.worker(**first).wait(timeout=120) == -signal.SIGKILL, scene.tail()
-        if point == "lease.renewing":
-            crash["HARNESS_DURABLE_LEASE_SECONDS"] = "1"
-        assert scene.worker(**crash).wait(timeout=120) == -signal.SIGKILL, scene.tail()
+        dies_at(scene, point, death)
         assert scene.finish() == 0, scene.tail()
         report = await examine(scene)
         assert report.violations == [], scene.tail()
@@ -94,16 +88,7 @@ async def test_a_command_of_ten_seconds_survives_its_worker(
 ) -> None:
     policy = Script((does(shell(adapter, "s0a", 10.0)), say("slept")))
     with scene_of(tmp_path, adapter, policy) as scene:
-        worker = scene.worker()
-        wait_for(scene.has_effects, "the command's effect")
-        worker.kill()
-        worker.wait()
-        harness = scene.harnesses()
-        assert len(harness) == 1
-        heir = scene.worker()
-        wait_for(lambda: scene.said("attaches"), "the next worker to attach")
-        assert scene.harnesses() == harness
-        assert heir.wait(timeout=120) == 0, scene.tail()
+        goes_on_without_its_worker(scene)
         report = await examine(scene, Expectation(once=("s0a",)))
         assert (report.violations, report.lives, report.unknown) == ([], 1, 0), scene.tail()
 

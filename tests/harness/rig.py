@@ -239,11 +239,15 @@ class Rig(ABC):
 
     def kill_harness(self) -> None:
         """The harness alone dies; its keeper does not."""
+        for pid in self.harness_pids():
+            os.kill(pid, signal.SIGKILL)
+
+    def harness_pids(self) -> list[int]:
+        """Of this rig's, and of no other's."""
         mark = str(self.root / "run").encode()
-        for entry in Path("/proc").iterdir():
-            found = _read(entry / "cmdline") if entry.name.isdigit() else b""
-            if self.mark in found and mark in _read(entry / "environ"):
-                os.kill(int(entry.name), signal.SIGKILL)
+        found = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        found = [entry for entry in found if self.mark in _read(entry / "cmdline")]
+        return [int(entry.name) for entry in found if mark in _read(entry / "environ")]
 
     async def until(self, condition: Callable[[Session], bool], seconds: float = 60.0) -> Session:
         """Wait for the log to say so."""
