@@ -6,7 +6,7 @@ root and the one before, so nothing here needs the workspace itself."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 import msgspec
@@ -21,6 +21,14 @@ MOST_BYTES = 1 << 20
 
 MOST_LINES = 20_000
 """Of both versions together: comparing takes long for many."""
+
+
+Clean = Callable[[bytes], bytes]
+"""Takes out of a content what must not be seen."""
+
+
+def as_it_is(raw: bytes) -> bytes:
+    return raw
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -79,17 +87,20 @@ async def differences(reader: Reader, old: str, new: str) -> AsyncIterator[Diffe
     """What changed between two roots, path by path."""
     read = reading(reader)
     for change in await workspace.diff(old, new, read):
-        yield await _compared(change, read)
+        yield await compared(change, read)
 
 
-async def _compared(change: ev.Change, read: workspace.Read) -> Difference:
+async def compared(change: ev.Change, read: workspace.Read, clean: Clean = as_it_is) -> Difference:
+    """One path; contents go through ``clean`` before they are compared. Raises ``NotFound`` or
+    ``DamagedLog`` for a content that is not there."""
     if change.path.endswith("/"):
         return Difference(change, note="a folder")
     if change.old[:1] == "@" or change.new[:1] == "@":
-        return Difference(change, note=f"a link: {change.old[1:] or '-'} to {change.new[1:] or '-'}")
+        ends = [clean(ref[1:].encode()).decode("utf-8", "replace") or "-" for ref in (change.old, change.new)]
+        return Difference(change, note=f"a link: {ends[0]} to {ends[1]}")
     if change.old == change.new:
         return Difference(change, note="only its mode")
-    texts = [await _text(ref, read) for ref in (change.old, change.new)]
+    texts = [await _text(ref, read, clean) for ref in (change.old, change.new)]
     if texts[0] is None or texts[1] is None:
         return Difference(change, note="binary, or too large to compare")
     old, new = _lines(texts[0]), _lines(texts[1])
@@ -103,7 +114,7 @@ def _lines(text: str) -> list[str]:
     return [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
 
 
-async def _text(ref: str, read: workspace.Read) -> str | None:
+async def _text(ref: str, read: workspace.Read, clean: Clean) -> str | None:
     """A file's content if it is text; of no file, none."""
     if not ref:
         return ""
@@ -114,6 +125,6 @@ async def _text(ref: str, read: workspace.Read) -> str | None:
         if size > MOST_BYTES or b"\0" in piece:
             return None
     try:
-        return b"".join(parts).decode()
+        return clean(b"".join(parts)).decode()
     except UnicodeDecodeError:
         return None

@@ -1,23 +1,13 @@
-"""One file that a step changed, line by line."""
+"""One file that a step changed, line by line, as the page gets it."""
 
 from __future__ import annotations
-
-import difflib
-from collections.abc import Callable
-from functools import partial
 
 import msgspec
 
 from harness_durable import events as ev
+from harness_durable.changes import Clean, as_it_is, compared, reading
 from harness_durable.errors import DamagedLog, NotFound
 from harness_durable.view.sheet import Sheet
-from harness_durable.workspace import content
-
-MOST = 1 << 20
-"""Bytes of a file that are compared."""
-
-Clean = Callable[[bytes], bytes]
-"""Takes out of a file what must not be seen."""
 
 LINES = 3000
 """Lines of a difference that are shown."""
@@ -32,11 +22,7 @@ class Difference(msgspec.Struct, frozen=True):
     missing: str = ""
 
 
-def _as_it_is(raw: bytes) -> bytes:
-    return raw
-
-
-async def changes(sheet: Sheet, seq: int, number: int, clean: Clean = _as_it_is) -> Difference:
+async def changes(sheet: Sheet, seq: int, number: int, clean: Clean = as_it_is) -> Difference:
     """Of the change with that number in a ``workspace.committed``; files go through ``clean`` first. Raises
     ``NotFound``."""
     event = (await sheet.entry(seq)).event
@@ -44,27 +30,9 @@ async def changes(sheet: Sheet, seq: int, number: int, clean: Clean = _as_it_is)
         raise NotFound(f"event {seq} names no change {number}; reload the page")
     change = event.changes[number]
     try:
-        before, after = await _text(sheet, change.old, clean), await _text(sheet, change.new, clean)
+        found = await compared(change, reading(sheet.reader), clean)
     except (DamagedLog, NotFound) as missing:
         return Difference(change.path, [], str(missing))
-    if before is None or after is None:
-        return Difference(change.path, [], "it is no text, or too large to be compared here")
-    found = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    lines = [line for line in found if not line.startswith(("---", "+++"))]
+    lines = found.text.split("\n")[:-1]
     more = [f"@ {len(lines) - LINES} more lines"] if len(lines) > LINES else []
-    return Difference(change.path, [*lines[:LINES], *more])
-
-
-async def _text(sheet: Sheet, ref: str, clean: Clean) -> str | None:
-    """Empty for a file that was not there; None for what cannot be compared."""
-    if not ref:
-        return ""
-    if ref.startswith("@"):
-        return clean(f"link to {ref[1:]}".encode()).decode("utf-8", "replace")
-    raw = await content(ref, partial(sheet.reader.world.blob, sheet.reader.session))
-    if len(raw) > MOST:
-        return None
-    try:
-        return clean(raw).decode()
-    except UnicodeDecodeError:
-        return None
+    return Difference(change.path, [*lines[:LINES], *more], found.note)

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from harness_durable.changes import Clean
 from harness_durable.journal import Reader
-from harness_durable.view.changes import Clean, Difference, changes
+from harness_durable.view.changes import Difference, changes
 from harness_durable.view.detail import Detail, Text, detail, said_of
 from harness_durable.view.row import Row
 from harness_durable.view.sheet import Sheet
