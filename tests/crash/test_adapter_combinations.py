@@ -2,7 +2,7 @@
 batch, a person who thinks, or a slow provider.
 
 Each story decides from the conversation alone, so the replies also say what the model was able to know.
-``HARNESS_DURABLE_CRASH=full``: every death, on both Worlds that need no server, and OpenCode, which takes
+``HARNESS_DURABLE_CRASH=full``: every death, on every World, and OpenCode, which takes
 seven seconds for a start, in every story.
 """
 
@@ -23,6 +23,7 @@ from harness_durable.testing.provider.ledger import Ledger
 from harness_durable.testing.provider.messages import Request, tool_calls
 from harness_durable.testing.provider.policies import Script
 from harness_durable.testing.provider.reply import Hang, Reply, Text, ToolUse, Usage, say
+from tests.crash import scene as scenes
 from tests.crash.invariants import Expectation, examine
 from tests.crash.scene import FULL, MESSAGE, SESSION, Scene, wait_for
 from tests.crash.test_adapters import LONG, adapters, does, happened, shell
@@ -43,7 +44,7 @@ KINDS = {
     "opencode": Kind(95_000, {"HARNESS_DURABLE_OPENCODE_CONTEXT": "100000"}),
     "pi": Kind(195_000, {"HARNESS_DURABLE_PI_SETTINGS": _PI}),
 }
-WORLDS = ("sqlite", "file") if FULL else ("sqlite",)
+WORLDS = scenes.WORLDS if FULL else ("sqlite",)
 SUMMARY = "SUMMARY of it all"
 GO = "go"
 """A file in the workspace."""

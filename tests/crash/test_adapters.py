@@ -1,5 +1,5 @@
 """The crash points that matter most, with each of the other adapters. ``HARNESS_DURABLE_CRASH=full``: all,
-with every death, on both Worlds that need no server; and OpenCode, which takes seven seconds for a start, in
+with every death, on every World; and OpenCode, which takes seven seconds for a start, in
 every story."""
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import pytest
 from harness_durable.crashpoints import DEATHS
 from harness_durable.testing.provider.policies import Script
 from harness_durable.testing.provider.reply import Reply, Text, ToolUse, say
+from tests.crash import scene as scenes
 from tests.crash.invariants import Expectation, examine
 from tests.crash.scene import EFFECTS, FULL, MESSAGE, Scene, dies_at, goes_on_without_its_worker, wait_for
 from tests.crash.test_matrix import RECOVERY_POINTS, TURN_POINTS
 
 ADAPTERS = ("codex", "opencode", "pi")
-WORLDS = ("sqlite", "file") if FULL else ("sqlite",)
+WORLDS = scenes.WORLDS if FULL else ("sqlite",)
 SHORT = ("model.completed", "tool.released", "tool.effect_done", "recovery.rebuilt")
 LONG = 30.0
 """Seconds that a command would go on if nobody ended it."""
