@@ -45,6 +45,7 @@ def adapters(*short: str) -> pytest.MarkDecorator:
 async def test_a_turn_survives(tmp_path: Path, world: str, adapter: str, point: str, death: str) -> None:
     with Scene(tmp_path, world, adapter=adapter) as scene:
         dies_at(scene, point, death)
+        await scene.put_back()
         assert scene.finish() == 0, scene.tail()
         report = await examine(scene)
         assert report.violations == [], scene.tail()
