@@ -1,35 +1,35 @@
-"""The one place that imports the HTTP client, so that it can be exchanged in one place."""
+"""The one place that imports the HTTP client, so that it can be exchanged in one place.
+
+It takes as long to import as all else about attaching to a life, which needs none: so it is imported when
+somebody asks for the first of its names."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import ssl
+from typing import TYPE_CHECKING
 
-import httpx
-from httpx import (
-    AsyncClient,
-    ConnectError,
-    HTTPError,
-    InvalidURL,
-    Limits,
-    NetworkError,
-    RemoteProtocolError,
-    Response,
-    Timeout,
-    TimeoutException,
-)
+if TYPE_CHECKING:
+    from httpx import (
+        AsyncClient,
+        ConnectError,
+        HTTPError,
+        InvalidURL,
+        NetworkError,
+        RemoteProtocolError,
+        Response,
+        TimeoutException,
+    )
 
 __all__ = (
     "AsyncClient",
     "ConnectError",
     "HTTPError",
     "InvalidURL",
-    "Limits",
     "NetworkError",
     "RemoteProtocolError",
     "Response",
-    "Timeout",
     "TimeoutException",
     "client",
 )
@@ -47,9 +47,11 @@ below it; a connection whose other end is gone must not hang a turn for ever."""
 def client(*, connect_s: float = 30.0, read_s: float = READ_SECONDS) -> AsyncClient:
     """A client for providers: it is patient, follows no redirect (a key must not travel to another host), and
     reads no proxy settings but the environment's."""
+    import httpx
+
     return httpx.AsyncClient(
-        timeout=Timeout(None, connect=connect_s, read=read_s),
-        limits=Limits(max_connections=100),
+        timeout=httpx.Timeout(None, connect=connect_s, read=read_s),
+        limits=httpx.Limits(max_connections=100),
         follow_redirects=False,
         verify=_certificates(),
     )
@@ -58,4 +60,14 @@ def client(*, connect_s: float = 30.0, read_s: float = READ_SECONDS) -> AsyncCli
 @functools.cache
 def _certificates() -> ssl.SSLContext:
     """Read once: it takes longer than all else about a client, and each life has a client."""
+    import httpx
+
     return httpx.create_ssl_context()
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(name)
+    import httpx
+
+    return getattr(httpx, name)

@@ -44,9 +44,11 @@ if TYPE_CHECKING:
 
 
 class HarnessDurableError(Exception):
-    """The root of everything that this package raises on purpose."""
+    """The root of everything that this package raises on purpose. ``why`` is a word for programs, of those
+    that may keep a life from beginning: see ``events.LifeEnded``."""
 
     exit_code = 1
+    why = ""
 
 
 class UsageError(HarnessDurableError):
@@ -198,6 +200,8 @@ class SandboxUnavailable(SandboxError):
 class WorkspaceMissing(SandboxUnavailable):
     """The session's workspace is not there, or is no folder: nothing that time alone would heal."""
 
+    why = "workspace_missing"
+
 
 class KeeperGone(SandboxError):
     """The keeper, or its container, is no longer there; the life has ended."""
@@ -223,6 +227,7 @@ class HarnessMissing(HarnessError):
     """The harness's binary is not installed, or cannot be started."""
 
     exit_code = 2
+    why = "harness_missing"
 
 
 class UnsupportedVersion(HarnessError):

@@ -21,7 +21,7 @@ PREVIEW = 200
 """Characters of a blob that the event itself shows."""
 
 
-class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
+class Payload(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """At most one of ``text``, ``data`` and ``blob`` is set. ``size`` in bytes; ``preview`` for people.
 
     None of the three is set where a state shortened it: then the event in the log has the content.
@@ -67,13 +67,43 @@ class Packed(msgspec.Struct, frozen=True):
 def pack(raw: bytes, inline: int = INLINE) -> Packed:
     """Make a payload of any bytes; a blob if they are more than ``inline``."""
     if len(raw) > inline:
-        name = hashlib.sha256(raw).hexdigest()
-        preview = raw[: PREVIEW * 4].decode("utf-8", "replace")[: min(PREVIEW, inline)]
-        return Packed(Payload(len(raw), blob=name, preview=preview), {name: compress(raw)})
+        return _as_blob(raw, hashlib.sha256(raw).hexdigest(), compress(raw), inline)
     try:
         return Packed(Payload(len(raw), text=raw.decode()))
     except UnicodeDecodeError:
         return Packed(Payload(len(raw), data=raw))
+
+
+class Packing:
+    """``pack`` of bytes that arrive piece by piece: most of the work is done when the last one is there."""
+
+    def __init__(self) -> None:
+        self._early: list[bytes] = []
+        self._size = 0
+        self._digest, self._squeeze = hashlib.sha256(), zlib.compressobj(1)
+        self._squeezed: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        """The next piece. Nothing is compressed that may yet fit into an event."""
+        self._early.append(piece)
+        self._size += len(piece)
+        if self._size > INLINE:
+            for each in self._early:
+                self._digest.update(each)
+                self._squeezed.append(self._squeeze.compress(each))
+            self._early.clear()
+
+    def packed(self, raw: bytes) -> Packed:
+        """What ``pack(raw)`` gives; ``raw`` are all pieces. Once, at the end."""
+        if self._size <= INLINE or self._size != len(raw):
+            return pack(raw)
+        squeezed = b"".join([*self._squeezed, self._squeeze.flush()])
+        return _as_blob(raw, self._digest.hexdigest(), _smaller(squeezed, raw), INLINE)
+
+
+def _as_blob(raw: bytes, name: str, stored: bytes, inline: int) -> Packed:
+    preview = raw[: PREVIEW * 4].decode("utf-8", "replace")[: min(PREVIEW, inline)]
+    return Packed(Payload(len(raw), blob=name, preview=preview), {name: stored})
 
 
 def pack_text(text: str) -> Packed:
@@ -94,7 +124,10 @@ def _size(size: int) -> str:
 
 def compress(raw: bytes) -> bytes:
     """How a blob is stored: one byte that names the coding, then the content."""
-    squeezed = zlib.compress(raw, 1)
+    return _smaller(zlib.compress(raw, 1), raw)
+
+
+def _smaller(squeezed: bytes, raw: bytes) -> bytes:
     return b"z" + squeezed if len(squeezed) < len(raw) else b"r" + raw
 
 

@@ -115,12 +115,12 @@ def gate_unasked(state: Session, calls: Sequence[ToolCall], life: str, request: 
 def unsettled_twin(state: Session, call: ToolCall) -> ToolCall | None:
     """An earlier identical call that was cut off (unknown, or cancelled while it ran) and whose repeat has
     not been refused yet. A refusal within the same response does not count: the model had not read it."""
-    others = (other for other in state.tool_calls.values() if other.model_call != call.model_call)
-    refused = {other.repeats for other in others if other.repeats is not None}
+    others = (state.tool_calls[name] for name in state.refused)
+    refused = {other.repeats for other in others if other.model_call != call.model_call}
     mine: tuple[str, str] | None = None
-    for other in state.tool_calls.values():
-        if other.outcome not in ("unknown", "cancelled"):
-            continue
+    for other in sorted(
+        (state.tool_calls[name] for name in state.cut_off), key=lambda one: one.requested_seq
+    ):
         if other.name != call.name or other.id in refused:
             continue
         if other.policy == "safe":
@@ -135,6 +135,20 @@ def unsettled_twin(state: Session, call: ToolCall) -> ToolCall | None:
 def denied(asked: Permission) -> str:
     """What a model is told about a call that a person did not allow."""
     return f"{asked.by} did not allow this call: {asked.reason or 'no reason given'}"
+
+
+def told_of_fork(state: Session) -> str:
+    """What the model is told with each message to a fork until its first turn: else it would go on in the
+    folder of its parent, by the paths that it has read there. Nothing if there is nothing to tell."""
+    fork, agent = state.untold, state.agent
+    if fork is None or agent is None:
+        return ""
+    files = "with the files as they were at this point" if agent.files == "durable" else "with its own files"
+    return (
+        "\n\n[harness-durable] This conversation was forked here; the other one goes on by itself, in "
+        f"{fork.workspace}. From now on you work in {agent.workspace}, {files}: use this folder wherever the "
+        "conversation names the former one, and leave that one alone."
+    )
 
 
 def told(call: ToolCall) -> str:

@@ -7,10 +7,13 @@ Ours are in a dict, other people's come by entry point (groups ``harness_durable
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness_durable.errors import BadSetting, UnknownName
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Room = Literal["world", "adapter", "sandbox"]
 
@@ -33,11 +36,13 @@ BUILT_IN: dict[Room, dict[str, str]] = {
     },
 }
 
+IN_RUN_DIR = "local"
+"""The sandbox whose lives lie in the run directory itself; those of others are in a folder of their name."""
+
 
 def known(room: Room) -> tuple[str, ...]:
     """Names in this room, ours first."""
-    others = (point.name for point in entry_points(group=f"harness_durable.{room}s"))
-    return tuple(dict.fromkeys([*BUILT_IN[room], *others]))
+    return tuple(dict.fromkeys([*BUILT_IN[room], *(point.name for point in _theirs(room))]))
 
 
 def load(room: Room, name: str) -> Any:
@@ -45,8 +50,9 @@ def load(room: Room, name: str) -> Any:
     if it is known but its driver cannot be imported."""
     target = BUILT_IN[room].get(name)
     if target is None:
-        for point in entry_points(group=f"harness_durable.{room}s", name=name):
-            return _loaded(point, room)
+        for point in _theirs(room):
+            if point.name == name:
+                return _loaded(point, room)
         what = "World" if room == "world" else room
         hint = f"name one of these, or install the package that brings {name!r}"
         raise UnknownName(what, name, known(room), hint)
@@ -57,6 +63,13 @@ def load(room: Room, name: str) -> Any:
         raise BadSetting(
             f"{room} {name!r} needs the package {missing.name!r}: pip install 'harness-durable[{name}]'"
         ) from missing
+
+
+def _theirs(room: Room) -> Iterable[EntryPoint]:
+    """What other people's packages bring. Only who asks for one pays for looking at all that is installed."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=f"harness_durable.{room}s")
 
 
 def _loaded(point: EntryPoint, room: Room) -> Any:

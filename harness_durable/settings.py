@@ -6,9 +6,7 @@ A number that cannot be used warns once and is clamped; a World URL that cannot 
 from __future__ import annotations
 
 import math
-import os
 import tempfile
-import tomllib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,20 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from harness_durable.errors import BadSetting
 from harness_durable.events import Keeping
-
-PREFIX = "HARNESS_DURABLE_"
-FILE = "harness-durable.toml"
-
-_FALLBACKS = {
-    "upstream_key": "ANTHROPIC_API_KEY",
-    "upstream_url": "ANTHROPIC_BASE_URL",
-    "openai_key": "OPENAI_API_KEY",
-    "openai_url": "OPENAI_BASE_URL",
-}
-"""Variables that people have set already, used when ours is not."""
-
-_LISTS = ("workspace_include", "workspace_exclude")
-_PAIRS = ("upstream_headers", "sandbox_options")
+from harness_durable.origins import APP, FALLBACKS, WORLD, given
 
 _OPENAI = {"upstream_key": "openai_key", "upstream_url": "openai_url"}
 """Who names a provider, and not only Anthropic's, means it for OpenAI's APIs as well."""
@@ -44,11 +29,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     world: str = Field(
-        "sqlite:.harness-durable/world.db",
+        WORLD,
         description="where logs live: file:DIR, sqlite:PATH, …",
         repr=False,
     )
-    app: str = Field("default", description="apps on one World never see each other's sessions")
+    app: str = Field(APP, description="apps on one World never see each other's sessions")
     adapter: str = Field("claude-code", description="the harness that new sessions use")
     sandbox: str = Field("local", description="where harnesses run")
     sandbox_options: dict[str, str] = Field(
@@ -169,14 +154,15 @@ def resolve(
     folder: Path | None = None,
 ) -> Resolved:
     """Read all sources once. Raises ``BadSetting`` for a value that cannot be used."""
-    environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
-    for source, found in (
-        *_from_file((folder or Path.cwd()) / FILE),
-        *_from_environ(environ),
-        *(("flag", {key: value}) for key, value in (flags or {}).items() if value is not None),
-    ):
+    for source, found in given(Settings.model_fields, flags, environ, folder):
+        unknown = sorted(set(found) - set(Settings.model_fields))
+        if unknown and source != "flag":
+            raise BadSetting(
+                f"{source} has unknown settings: {', '.join(unknown)}; correct or remove them (known: "
+                f"{', '.join(Settings.model_fields)})"
+            )
         for key, value in {**_for_openai(source, found), **found}.items():
             values[key], origins[key] = value, source
     values = {key: _clamped(key, value, origins[key]) for key, value in values.items()}
@@ -191,47 +177,10 @@ def resolve(
         ) from None
 
 
-def _from_file(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    try:
-        found = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        return []
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise BadSetting(f"{path} cannot be read: {error}; correct or remove it") from None
-    unknown = sorted(set(found) - set(Settings.model_fields))
-    if unknown:
-        known = ", ".join(Settings.model_fields)
-        raise BadSetting(
-            f"{path} has unknown settings: {', '.join(unknown)}; correct or remove them (known: {known})"
-        )
-    return [(str(path), found)]
-
-
-def _from_environ(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    ours = {key: PREFIX + key.upper() for key in Settings.model_fields}
-    return [
-        (name, {key: _parsed(key, environ[name])})
-        for key, name in (*_FALLBACKS.items(), *ours.items())
-        if environ.get(name)
-    ]
-
-
 def _for_openai(source: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """What a source says of the provider that counts for OpenAI's APIs, too."""
-    theirs = source in _FALLBACKS.values()
+    theirs = source in FALLBACKS.values()
     return {} if theirs else {_OPENAI[key]: found[key] for key in _OPENAI if key in found}
-
-
-def _parsed(key: str, text: str) -> Any:
-    """``NAME=VALUE;NAME=VALUE`` for headers and options, ``A;B`` for lists; all else is left to pydantic."""
-    if key in _LISTS:
-        return tuple(part.strip() for part in text.split(";") if part.strip())
-    if key not in _PAIRS:
-        return text
-    pairs = [pair.partition("=") for pair in text.split(";") if pair.strip()]
-    if not all(equals and name.strip() for name, equals, _ in pairs):
-        raise BadSetting(f"{PREFIX}{key.upper()} cannot be read: write it as NAME=VALUE;NAME=VALUE")
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _clamped(key: str, value: Any, source: str) -> Any:

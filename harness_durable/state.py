@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from harness_durable.calls import Calls
 from harness_durable.events import AgentSpec, LeftOut, ReplayPolicy, Rung, Source, ToolOrigin, Usage
 from harness_durable.payload import Media, Payload
 
@@ -36,7 +37,7 @@ class Message(msgspec.Struct):
     remark: bool = False
 
 
-class ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct, array_like=True, gc=False):
     """One action that the model asked for. ``outcome`` is written once. ``request``: that of the last
     ``events.ToolReleased``."""
 
@@ -70,7 +71,7 @@ class ToolCall(msgspec.Struct):
         return self.outcome is None
 
 
-class ModelCall(msgspec.Struct):
+class ModelCall(msgspec.Struct, array_like=True, gc=False):
     """One request to the provider. Its request's parts stay in the log, at ``requested_seq``."""
 
     id: str
@@ -115,8 +116,18 @@ class Move(msgspec.Struct, frozen=True):
     due: int | None
 
 
+class Fork(msgspec.Struct, frozen=True):
+    """Where the session comes from: ``parent`` as of its event ``at``, which worked in ``workspace``. The
+    record that says so is at ``seq``."""
+
+    parent: str
+    at: int
+    seq: int
+    workspace: str
+
+
 class Life(msgspec.Struct):
-    """One run of a harness process."""
+    """One run of a harness process. ``why`` and ``oom_kills``: as in ``events.LifeEnded``."""
 
     id: str
     number: int
@@ -134,6 +145,8 @@ class Life(msgspec.Struct):
     progress: int = 0
     started_seq: int = 0
     ended_seq: int = 0
+    why: str = ""
+    oom_kills: int = 0
 
 
 class Turn(msgspec.Struct):
@@ -230,8 +243,9 @@ class Files(msgspec.Struct):
 
 class Session(msgspec.Struct):
     """The whole of a session, as of ``seq``. ``displaced_seq`` is the last claim after which the worker
-    before may have been alive still. ``withheld``: by digest. ``queue_time``: the latest place
-    in the queue of a message that may start at once."""
+    before may have been alive still. ``withheld``: by digest. ``cut_off`` are
+    the calls whose outcome is unknown or cancelled, ``refused`` those that would have repeated one.
+    ``queue_time``: the latest place in the queue of a message that may start at once."""
 
     seq: int = 0
     epoch: int = 0
@@ -245,16 +259,31 @@ class Session(msgspec.Struct):
     messages: dict[str, Message] = {}
     turns: dict[str, Turn] = {}
     lives: dict[str, Life] = {}
-    model_calls: dict[str, ModelCall] = {}
-    tool_calls: dict[str, ToolCall] = {}
+    model_calls: Calls[ModelCall] = msgspec.field(default_factory=lambda: Calls(ModelCall))
+    tool_calls: Calls[ToolCall] = msgspec.field(default_factory=lambda: Calls(ToolCall))
     transcripts: dict[str, Transcript] = {}
     permissions: dict[str, Permission] = {}
     offsets: dict[str, int] = {}
     displaced_seq: int = 0
     withheld: dict[str, Withheld] = {}
+    cut_off: list[str] = []
+    refused: list[str] = []
     queue_time: int = 0
     moved: Move | None = None
     files: Files = msgspec.field(default_factory=Files)
+    forked: Fork | None = None
+
+    @property
+    def unmade(self) -> bool:
+        """Is it a fork whose own files were not made yet?"""
+        return self.forked is not None and bool(self.files.root) and self.files.seq < self.forked.seq
+
+    @property
+    def untold(self) -> Fork | None:
+        """Where it comes from, as long as its model was not told so: until its first own turn."""
+        last = self.last_turn
+        begun = last is not None and self.forked is not None and last.started_seq > self.forked.seq
+        return None if begun else self.forked
 
     @property
     def turn(self) -> Turn | None:
@@ -332,7 +361,7 @@ class Session(msgspec.Struct):
         return [
             m
             for m in self.messages.values()
-            if m.kind == "steer" and m.turn == turn and m.status != "delivered"
+            if m.kind == "steer" and m.turn == turn and m.status not in ("delivered", "withdrawn")
         ]
 
     def calls(self, turn: Turn) -> list[ToolCall]:

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from harness_durable import clock, codec, events
+from harness_durable import clock
 from harness_durable.errors import BadInput, DamagedLog
 
 LEASE_SECONDS = 15.0
@@ -332,5 +332,7 @@ def stamped(row: RowUpdate, now: int) -> RowUpdate:
 def claim_record(owner: Owner, epoch: int, record_id: str, *, displaced: bool = False) -> Record:
     """The record with which a World makes ``owner`` the session's driver. ``displaced`` as in ``Claim``: it
     is in the log, since whoever comes after this owner must know of it, too."""
+    from harness_durable import codec, events  # who only lists sessions need not wait for their import
+
     event = events.SessionClaimed(epoch, owner.worker, owner.host, owner.pid, displaced)
     return Record(record_id, codec.kind_of(event), clock.now_ms(), codec.encode(event))

@@ -26,7 +26,7 @@ async def checkout(session: str, folder: Path, seq: int | None, world: str | Non
     from harness_durable import changes, workspace
     from harness_durable.journal import Reader
 
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         await store.session(session)
         reader = Reader(store, session)
         step = changes.step_at(await changes.steps(reader), session, seq)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import logging
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
 if TYPE_CHECKING:  # --help must not pay for them
     from harness_durable.journal import Reader
-    from harness_durable.settings import Settings
     from harness_durable.state import Session
     from harness_durable.world import World
 
@@ -70,6 +70,18 @@ def json_option(command: Callable[P, T]) -> Callable[P, T]:
     return click.option("--json", "as_json", is_flag=True, help="one JSON object a line")(command)
 
 
+@contextmanager
+def importing() -> Generator[None]:
+    """For what a command imports before it drives. All of it stays, and is not looked through for garbage,
+    now or later: each time would take longer than attaching to a life."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
     """Run a command's coroutine. To be told to stop (SIGTERM), and to lose the terminal (SIGHUP), is the same
     as Ctrl-C: a planned interruption. It does not go by way of SIGINT, which background jobs ignore."""
@@ -101,21 +113,18 @@ def asynchronous(body: Callable[P, Awaitable[T]]) -> Callable[P, T]:
 
 
 @asynccontextmanager
-async def opened(
-    world: str | None, app: str | None, *, create: bool = False
-) -> AsyncGenerator[tuple[World, Settings]]:
+async def opened(world: str | None, app: str | None, *, create: bool = False) -> AsyncGenerator[World]:
     """The World that flags and environment name. Who only looks, or speaks to a session, makes none."""
     from harness_durable.errors import NotFound
-    from harness_durable.settings import resolve
+    from harness_durable.origins import where
     from harness_durable.worlds import open_world, redact
 
-    settings = resolve({"world": world, "app": app}).settings
-    found = await open_world(settings.world, settings.app, create=create)
+    url, name = where(world, app)
+    found = await open_world(url, name, create=create)
     try:
-        yield found, settings
+        yield found
     except NotFound as missing:  # it may be another World, or another app, that was meant
-        where = f"World {redact(settings.world)}, app {settings.app!r}"
-        raise NotFound(f"{missing} (looked in {where})") from None
+        raise NotFound(f"{missing} (looked in World {redact(url)}, app {name!r})") from None
     finally:
         await found.aclose()
 

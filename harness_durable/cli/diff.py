@@ -53,7 +53,7 @@ async def diff(
 
     if step is not None and (begin is not None or end is not None):
         raise click.UsageError("--step is one step; name --from and --to without it")
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         await store.session(session)
         reader = Reader(store, session)
         found = await changes.steps(reader)

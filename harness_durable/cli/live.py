@@ -20,19 +20,24 @@ from harness_durable.journal import Reader
 from harness_durable.runtime.api import Durable
 from harness_durable.runtime.groups import beside
 from harness_durable.runtime.progress import Shown, shown
+from harness_durable.state import Session
 from harness_durable.world import World
 
 CLEAR = "\r\033[K"
 """Wipes the line on which text arrives."""
 
 
-async def follow_turn(durable: Durable, session: str, turn: str, since: int) -> None:
-    """Print the story to stderr, from the event after ``since`` until the turn is settled."""
-    reader = Reader(durable.world, session)
-    state, width = await reader.load(upto=since), columns(sys.stderr)
+async def follow_turn(
+    durable: Durable, session: str, turn: str, since: int, begun: Session | None = None
+) -> None:
+    """Print the story to stderr, from the event after ``since`` until the turn is settled. ``begun``: the
+    state by then."""
+    state = begun or await Reader(durable.world, session).load(upto=since)
+    width = columns(sys.stderr)
     async with arriving(durable.world, session, to_stderr=True) as clear:
         async for entry in durable.turn(session, turn).events(since):
-            fold.apply(state, entry)
+            if entry.seq > state.seq:
+                fold.apply(state, entry)
             line = tell(state, entry)
             if line is not None:
                 click.echo(clear + render(entry, line, width), err=True)

@@ -5,6 +5,8 @@ any character, and a terminal of another century must not end a run."""
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import sys
@@ -30,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("worker:worker", "Drive whatever is due, until told to stop."),
     "diff": ("diff:diff", "Show what a session changed in its files."),
     "checkout": ("checkout:checkout", "Write a session's files, as they were at some event, to a folder."),
+    "fork": ("fork:fork", "Begin another session with the same past, and files of its own."),
     "export": ("transfer:export", "Write a session to a file."),
     "import": ("transfer:import_", "Read a session from a file into a World."),
     "worlds": ("worlds:worlds", "List the kinds of World; check or migrate one; copy sessions."),
@@ -102,6 +105,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         cast(io.TextIOWrapper, stream).reconfigure(errors="backslashreplace")
     warnings.showwarning = _warn
+    atexit.register(gc.freeze)  # what is left goes with the process: to look for cycles in it takes long
     try:
         group(standalone_mode=False)
         sys.stdout.flush()

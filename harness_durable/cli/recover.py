@@ -12,6 +12,7 @@ import click
 from harness_durable import clock, recovery
 from harness_durable.cli.common import (
     asynchronous,
+    importing,
     json_option,
     opened,
     print_json,
@@ -60,10 +61,11 @@ async def recover(
     With --workspace rollback, what is found in the workspace instead is kept in the log; see `checkout`.
     """
     from harness_durable.cli.tools import load_tools
-    from harness_durable.settings import check_run_dir
+    from harness_durable.settings import check_run_dir, resolve
 
     tools = load_tools(module)
-    async with opened(world, app) as (store, settings):
+    settings = resolve({"world": world, "app": app}).settings
+    async with opened(world, app) as store:
         names = [session] if session else await _stranded(store)
         codes = [0]
         if names:
@@ -140,9 +142,12 @@ def _until(due: int | None) -> str:
 
 
 async def _continue(session: str, world: str | None, app: str | None, how: _How) -> int:
-    from harness_durable.cli.run import finish, see_out, show_turn
-    from harness_durable.journal import Inbox
-    from harness_durable.runtime.api import Durable
+    from harness_durable.cli import rollback
+
+    with importing():
+        from harness_durable.cli.run import finish, see_out, show_turn
+        from harness_durable.journal import Inbox
+        from harness_durable.runtime.api import Durable
 
     async with Durable.open(world, app=app) as durable:
         inbox = await Inbox.open(durable.world, session)
@@ -157,13 +162,19 @@ async def _continue(session: str, world: str | None, app: str | None, how: _How)
         state = await inbox.refresh()
         message = state.next_message(clock.now_ms())
         waiting = state.turn.id if state.turn else (message.id if message else "")
+        hopeless = rollback.hopeless(state) if how.roll_back else ""
+        if hopeless:
+            say(f"session {session}: {hopeless}")
         if not waiting:
             say(f"session {session}: nothing to recover, it is {state.status}{_until(state.due)}")
             return 0
         durable.worker.equipment.check_provider()
         say(f"session {session}, which has {since} events already")
-        await durable.agent(tools=how.tools).session(session, roll_back=how.roll_back)
+        roll_back = how.roll_back and not hopeless
+        await durable.agent(tools=how.tools).session(session, roll_back=roll_back)
         result = await show_turn(durable, session, waiting, since=since, quiet=how.as_json)
+        if roll_back:
+            say(f"session {session}: {await rollback.told(inbox.reader, state)}")
         code = finish(session, result, how.as_json)
         await see_out(durable, session, quiet=how.as_json)
     return code

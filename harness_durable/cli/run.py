@@ -9,6 +9,7 @@ import click
 
 from harness_durable.cli.common import (
     asynchronous,
+    importing,
     json_option,
     pairs,
     print_json,
@@ -22,6 +23,7 @@ from harness_durable.errors import BadSetting, NotFound
 if TYPE_CHECKING:
     from harness_durable.runtime.api import Durable
     from harness_durable.runtime.sessions import TurnResult
+    from harness_durable.state import Session
 
 EXIT = {"completed": 0, "failed": 1, "cancelled": 1, "needs_input": 3}
 
@@ -76,10 +78,11 @@ async def run(
 
     Killed in between, run it again with the same --session and --message-id, or use `recover`.
     """
-    import anyio
+    with importing():
+        import anyio
 
-    from harness_durable.cli.tools import load_tools
-    from harness_durable.runtime.api import Durable
+        from harness_durable.cli.tools import load_tools
+        from harness_durable.runtime.api import Durable
 
     message, tools = read_text(text), load_tools(module)
     agent_flags = {name: flags.pop(name) for name in ("adapter", "sandbox", "model", "files")}
@@ -98,6 +101,7 @@ async def run(
         if not since and agent.works_in_a_folder and not await anyio.Path(workspace).is_dir():
             raise BadSetting(f"the folder {workspace!r} does not exist; make it, or name another one")
         opened = await agent.session(session)
+        begun = opened.copy() if since and not quiet else None
         if detach:
             turn = await opened.send(message, message_id=message_id)
             report(as_json, session=opened.id, message=turn.id)
@@ -107,7 +111,9 @@ async def run(
         if message_id in (await opened.state()).messages:
             say("this message id is known already; the first message counts, and this is its turn")
         turn = await opened.send(message, message_id=message_id)
-        result = await show_turn(durable, opened.id, turn.id, since=since, quiet=quiet or as_json)
+        result = await show_turn(
+            durable, opened.id, turn.id, since=since, begun=begun, quiet=quiet or as_json
+        )
         code = finish(opened.id, result, as_json)
         await see_out(durable, opened.id, quiet=quiet or as_json)
     sys.exit(code)
@@ -121,12 +127,15 @@ async def _head(durable: Durable, session: str | None) -> int:
         return 0
 
 
-async def show_turn(durable: Durable, session: str, turn: str, *, since: int, quiet: bool) -> TurnResult:
-    """Print the story of a turn to stderr while it happens, from the event after ``since``; its result."""
+async def show_turn(
+    durable: Durable, session: str, turn: str, *, since: int, begun: Session | None = None, quiet: bool
+) -> TurnResult:
+    """Print the story of a turn to stderr while it happens, from the event after ``since``; its result.
+    ``begun`` is the session's state then, if it is known: it is taken on."""
     from harness_durable.cli.live import follow_turn
 
     if not quiet:
-        await follow_turn(durable, session, turn, since)
+        await follow_turn(durable, session, turn, since, begun)
     return await durable.turn(session, turn).result()
 
 

@@ -76,7 +76,7 @@ async def send(
 
     message = f"m-{uuid.uuid4().hex[:10]}" if message_id is None else message_id
     not_before = in_ms(when(at, delay))
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         inbox = await _inbox(store, session)
         since = inbox.state.seq
         fresh = await inbox.accept(message, read_text(text), when_busy, not_before=not_before)
@@ -113,7 +113,7 @@ async def _follow(
 async def steer(session: str, text: str, world: str | None, app: str | None, as_json: bool) -> None:
     """Say TEXT to the running turn of SESSION; if none is running, it becomes a message."""
     message = f"m-{uuid.uuid4().hex[:10]}"
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         inbox = await _inbox(store, session)
         fresh = await inbox.accept(message, read_text(text), "steer")
         report(as_json, session=session, message=message, accepted=fresh)
@@ -128,7 +128,7 @@ async def steer(session: str, text: str, world: str | None, app: str | None, as_
 @asynchronous
 async def stop(session: str, message: str | None, world: str | None, app: str | None, as_json: bool) -> None:
     """Ask for the running turn of SESSION to be stopped, or for a waiting message to be taken back."""
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         inbox = await _inbox(store, session)
         if message is not None:
             taken = await inbox.withdraw(message, getpass.getuser())
@@ -162,7 +162,7 @@ async def answer(
     """Answer the permission REQUEST of SESSION."""
     if allow is None:
         raise BadInput("say --allow or --deny")
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         inbox = await _inbox(store, session)
         await inbox.answer(request, allow=allow, by=getpass.getuser(), reason=reason)
     report(as_json, session=session, request=request, allow=allow)

@@ -36,7 +36,7 @@ async def sessions(world: str | None, app: str | None, status: str | None, as_js
     A write that was cut off is told here, too; damage in the middle of a log is told by `trace`.
     """
     rows: list[SessionRow] = []
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         after = ""
         while page := await store.sessions(after):
             rows.extend(page)

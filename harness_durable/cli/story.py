@@ -37,6 +37,11 @@ def tell(state: Session, entry: ev.Entry) -> Line | None:
             agent = event.agent
             what = f"{agent.adapter} {agent.harness_version}, {agent.model}, in {agent.workspace}"
             return Line("◆", f"session created: {what}", "quiet")
+        case ev.SessionForked():
+            whence = f"event {event.at} of {one_line(event.parent, WIDTH)}"
+            return Line(
+                "◆", f"forked from {whence}; from here on in {one_line(event.workspace, WIDTH)}", "quiet"
+            )
         case ev.SessionMoved():
             return Line("◆", f"moved to {event.to}", "quiet")
         case ev.MessageAccepted():
@@ -95,7 +100,11 @@ def _files(state: Session, event: ev.WorkspaceCommitted) -> Line:
     counts = event.counts
     pairs = ((counts.modified, "modified"), (counts.added, "added"), (counts.removed, "removed"))
     told = [f"{count} {word}" for count, word in pairs if count] or ["as they were"]
-    begin = {"found": "files found changed", "restored": "files made anew from the log"}
+    begin = {
+        "found": "files found changed",
+        "restored": "files made anew from the log",
+        "fork": "files of the fork made from the log",
+    }
     parts = [f"{begin.get(event.cause, 'files')}: {', '.join(told)} (step {state.files.steps})"]
     if event.torn:
         parts.append(f"written to while they were read: {_paths(event.torn)}")

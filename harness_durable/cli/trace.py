@@ -27,7 +27,6 @@ from harness_durable.cli.story import Line, tell
 from harness_durable.cli.strip import strip
 from harness_durable.errors import DamagedLog
 from harness_durable.events import Entry
-from harness_durable.exports.jsonl import as_dict
 from harness_durable.journal import Reader
 from harness_durable.state import Session
 from harness_durable.world import World
@@ -63,7 +62,7 @@ async def trace(
     A damaged log is shown up to the damage; with --json also what is behind it. With --follow --json, text
     that is arriving comes as lines of kind "progress", which have no number.
     """
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         await store.session(session)
         await warn_of_remarks(store, session)
         reader = Reader(store, session)
@@ -116,6 +115,8 @@ async def _around_damage(store: World, session: str, trouble: _Trouble) -> Async
 
 
 async def _json(entries: AsyncIterator[Entry], since: int) -> None:
+    from harness_durable.exports.jsonl import as_dict
+
     async for entry in entries:
         if entry.seq > since:
             print_json(as_dict(entry))

@@ -59,7 +59,7 @@ async def export(
     """
     form = form or ("otlp" if otlp_endpoint else ARCHIVE)
     _check(form, no_content or bool(patterns), otlp_endpoint, output is not None, salvage)
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         if form == ARCHIVE:
             sys.exit(await _archive(store, session, output or _stdout(), salvage))
         from harness_durable.exports import Redaction
@@ -164,7 +164,7 @@ async def import_(file: IO[bytes], name: str | None, world: str | None, app: str
     """
     from harness_durable.transfer import import_session
 
-    async with opened(world, app, create=True) as (store, _):
+    async with opened(world, app, create=True) as store:
         session = await import_session(store, _chunks(file), name=name, tell=say)
     say(f"session {session} imported")
     click.echo(session)

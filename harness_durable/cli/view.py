@@ -55,7 +55,7 @@ async def view(
             say(f"warning: not in the file: {visible(damage)}")
         await _serve(Hall(log.world(), lost=log.lost), host, port, who, open_it, log.name)
         return
-    async with opened(world, app) as (store, _):
+    async with opened(world, app) as store:
         if session is not None:
             await store.session(session)
         await _serve(Hall(store), host, port, who, open_it, session or "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness_durable.cli.common import Log, asynchronous, say, world_options
+from harness_durable.cli.common import Log, asynchronous, importing, say, world_options
 
 if TYPE_CHECKING:
     from harness_durable.runtime.service import Service
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 async def worker(module: str | None, **flags: Any) -> None:
     """Claim and drive due sessions. Ctrl-C (SIGTERM) waits a little for turns to settle, then hands them
     back; again, at once. Neither uses up an attempt. Exit code 1: start it again."""
-    from harness_durable.cli.tools import load_tools
-    from harness_durable.runtime.equipment import Equipment
-    from harness_durable.runtime.serving import guard_for, serve
-    from harness_durable.settings import check_run_dir, resolve
-    from harness_durable.worlds import open_world, redact
+    with importing():
+        from harness_durable.cli.tools import load_tools
+        from harness_durable.runtime.equipment import Equipment
+        from harness_durable.runtime.serving import guard_for, serve
+        from harness_durable.settings import check_run_dir, resolve
+        from harness_durable.worlds import open_world, redact
 
     settings = resolve(flags).settings
     equipment = Equipment(settings, tuple(load_tools(module)))

@@ -40,6 +40,7 @@ from harness_durable.events.session import (
     SessionClaimed,
     SessionClosed,
     SessionCreated,
+    SessionForked,
     SessionMoved,
     SessionReleased,
 )
@@ -74,9 +75,10 @@ from harness_durable.events.workspace import Change, Counts, LeftOut, WorkspaceC
 
 # fmt: off
 AnyEvent = (
-    SessionCreated | SessionClaimed | SessionReleased | SessionClosed | SessionMoved | MessageAccepted
-    | MessageWithdrawn | TurnStarted | MessageDelivered | TurnInterrupted | TurnResumed | StopRequested
-    | TurnCompleted | TurnFailed | TurnCancelled | TurnNeedsInput | SteerAccepted | SteerDelivered
+    SessionCreated | SessionClaimed | SessionReleased | SessionClosed | SessionForked | SessionMoved
+    | MessageAccepted | MessageWithdrawn | TurnStarted | MessageDelivered | TurnInterrupted | TurnResumed
+    | StopRequested | TurnCompleted | TurnFailed | TurnCancelled | TurnNeedsInput | SteerAccepted
+    | SteerDelivered
     | LifeStarted | LifeAttached | LifeEnded | ModelRequested | ModelCompleted | ModelFailed
     | ModelWithheld | ModelReplayed | ToolRequested | ToolReleased | ToolCompleted | ToolFailed
     | ToolCancelled | ToolNotStarted | ToolUnknown | ToolRefused | TranscriptAppended | TranscriptReplaced
@@ -123,6 +125,7 @@ __all__ = (
     "SessionClaimed",
     "SessionClosed",
     "SessionCreated",
+    "SessionForked",
     "SessionMoved",
     "SessionReleased",
     "Source",

@@ -26,7 +26,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
     """Base of all kinds."""
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens of one response, as the provider counted them."""
 
     input: int = 0

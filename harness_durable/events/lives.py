@@ -21,8 +21,12 @@ class LifeAttached(Event, frozen=True, tag="life.attached"):
 
 
 class LifeEnded(Event, frozen=True, tag="life.ended"):
-    """``why`` is a word for how the harness or its sandbox ended, if that is known: exit, signal, oom,
-    killed, removed, stopped. ``oom_kills``: how often something in the life was killed for want of memory."""
+    """``why`` is a word for how it ended, if that is known. Of the harness: ``exit``, ``signal``, ``oom``
+    (it was killed for want of memory). Of what held it: ``killed``, ``removed``, ``stopped``,
+    ``engine_restarted`` (it was stopped, perhaps by that), ``ended`` (by itself), ``ttl`` (no worker came),
+    ``shutdown``. Of a life that could not begin: ``unreachable`` (the sandbox's engine), ``refused`` (by it),
+    ``image_missing``, ``disk_full``, ``workspace_missing``, ``harness_missing``. ``oom_kills``: how often
+    something in the life was killed for want of memory."""
 
     life: str
     reason: str

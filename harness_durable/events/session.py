@@ -64,6 +64,17 @@ class SessionClosed(Event, frozen=True, tag="session.closed"):
     reason: str
 
 
+class SessionForked(Event, frozen=True, tag="session.forked"):
+    """All that is before this record is a copy of what ``parent`` had up to its event ``at``; what comes
+    after it is another session's. ``workspace`` and ``files`` are what the agent has from here on instead
+    of its own."""
+
+    parent: str
+    at: int
+    workspace: str
+    files: Keeping
+
+
 class SessionMoved(Event, frozen=True, tag="session.moved"):
     """It goes on in another store, with all that is before this record: nobody drives it here any more,
     nobody writes into it. ``status`` and ``due`` are what its row said, and says there."""

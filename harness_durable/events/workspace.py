@@ -16,7 +16,7 @@ Op = Literal["added", "modified", "removed"]
 Cause = Literal["call", "turn_start", "turn_end", "found", "restored", "fork"]
 """Why the files were looked at. ``call``: it may have changed them. ``turn_start``: whatever is new was not
 the agent. ``found``: what lay there when the session was taken up after a crash. ``restored``: they were
-made anew from the log."""
+made anew from the log. ``fork``: so were those of a fork, in a folder of its own."""
 
 MAX_CHANGES = 200
 """Changes that an event names. All of them follow from the two roots."""

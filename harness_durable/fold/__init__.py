@@ -13,14 +13,17 @@ from typing import assert_never
 import msgspec
 
 from harness_durable import events as ev
+from harness_durable.calls import Calls
 from harness_durable.fold import calls, lives, turns, workspace
-from harness_durable.state import Move, Permission, Session, Withheld
+from harness_durable.state import Fork, ModelCall, Move, Permission, Session, ToolCall, Turn, Withheld
 
-VERSION = 3
+VERSION = 4
 """Of the state's shape and meaning. A snapshot of another version is ignored, and the log read instead."""
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[int, Session])
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=lambda _: 0)  # the calls have a place of their own
+_rest = msgspec.msgpack.Decoder(Session, dec_hook=lambda _, __: Calls(msgspec.Struct))
+_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, dict[str, msgspec.Raw], dict[str, msgspec.Raw]])
 _version = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 
 
@@ -33,21 +36,41 @@ def fold(entries: Iterable[ev.Entry], state: Session | None = None) -> Session:
 
 
 def dump(state: Session) -> bytes:
-    """A snapshot, for the World to keep."""
-    return _encoder.encode((VERSION, state))
+    """A snapshot, for the World to keep: the state apart from its calls, and those."""
+    return _encoder.encode((VERSION, (state, state.model_calls.stored, state.tool_calls.stored)))
 
 
 def copy(state: Session) -> Session:
-    """One that can be folded on without changing this one."""
-    return _decoder.decode(dump(state))[1]
+    """One that can be folded on without changing this one. The calls of settled turns are shared."""
+    twin = _rest.decode(_encoder.encode(state))
+    twin.model_calls, twin.tool_calls = state.model_calls.copy(), state.tool_calls.copy()
+    return twin
 
 
 def load(data: bytes) -> Session | None:
-    """The state of a snapshot; ``None`` if it is none of ours (then the log is read from the start)."""
+    """The state of a snapshot; ``None`` if it is none of ours (then the log is read from the start). Calls of
+    settled turns are decoded when somebody asks for one."""
     try:
-        return _decoder.decode(data)[1] if _version.decode(data)[0] == VERSION else None
+        version, stored = _version.decode(data)
+        if version != VERSION:
+            return None
+        rest, models, tools = _parts.decode(stored)
+        state = _rest.decode(rest)
+        state.model_calls, state.tool_calls = Calls(ModelCall, models), Calls(ToolCall, tools)
+        turn = state.last_turn
+        if turn is not None and (not turn.settled or turn.status == "needs_input"):
+            _make_own(state, turn)
     except msgspec.MsgspecError:
         return None
+    return state
+
+
+def _make_own(state: Session, turn: Turn) -> None:
+    """What goes on changing stays one object, whoever holds it."""
+    for name in turn.model_calls:
+        state.model_calls.change(name)
+    for name in turn.tool_calls:
+        state.tool_calls.change(name)
 
 
 def apply(state: Session, entry: ev.Entry) -> None:
@@ -65,6 +88,8 @@ def apply(state: Session, entry: ev.Entry) -> None:
             state.worker = ""
         case ev.SessionClosed():
             state.closed = True
+        case ev.SessionForked():
+            _forked(state, entry, event)
         case ev.SessionMoved():
             if state.moved is None:
                 state.moved = Move(event.to, entry.seq, event.status, event.due)
@@ -120,3 +145,13 @@ def apply(state: Session, entry: ev.Entry) -> None:
                 asked.allow, asked.by, asked.reason = event.allow, event.by, event.reason
         case _:
             assert_never(event)
+
+
+def _forked(state: Session, entry: ev.Entry, event: ev.SessionForked) -> None:
+    """Who drove it, and that it may have ended, is the parent's story. What was open is closed by the events
+    that follow this one."""
+    agent = state.agent
+    state.forked = Fork(event.parent, event.at, entry.seq, agent.workspace if agent is not None else "")
+    if agent is not None:
+        state.agent = msgspec.structs.replace(agent, workspace=event.workspace, files=event.files)
+    state.worker, state.closed = "", False

@@ -16,7 +16,7 @@ def model(
 ) -> None:
     if isinstance(event, ev.ModelRequested):
         turn = state.last_turn
-        state.model_calls[event.call] = ModelCall(
+        asked = ModelCall(
             event.call,
             event.key,
             event.life,
@@ -29,10 +29,11 @@ def model(
             event.agent,
             event.base,
         )
+        state.model_calls.add(event.call, asked)
         if turn is not None:
             turn.model_calls.append(event.call)
         return
-    call = state.model_calls.get(event.call)
+    call = state.model_calls.change(event.call)
     if call is None:
         return
     match event:
@@ -46,7 +47,7 @@ def model(
             call.status = "lost" if event.status is None else "failed"
             call.finished, call.http_status, call.reason = entry.time, event.status, event.reason
         case ev.ModelReplayed():
-            call.replays.append(event.life)
+            call.replays = [*call.replays, event.life]  # the list may be shared with a copy
         case _:
             assert_never(event)
 
@@ -66,7 +67,7 @@ def tool(
     if isinstance(event, ev.ToolRequested):
         _requested(state, entry, event)
         return
-    call = state.tool_calls.get(event.call)
+    call = state.tool_calls.change(event.call)
     if call is None:
         return
     match event:
@@ -87,6 +88,7 @@ def tool(
             _outcome(state, entry, call, "unknown", event.result)
         case ev.ToolRefused():
             call.repeats = event.repeats
+            state.refused.append(event.call)
             _outcome(state, entry, call, "not_started", event.result)
         case _:
             assert_never(event)
@@ -96,7 +98,7 @@ def _requested(state: Session, entry: ev.Entry, event: ev.ToolRequested) -> None
     turn = state.last_turn
     if event.call in state.tool_calls:
         return
-    state.tool_calls[event.call] = ToolCall(
+    call = ToolCall(
         event.call,
         event.name,
         event.input,
@@ -108,6 +110,7 @@ def _requested(state: Session, entry: ev.Entry, event: ev.ToolRequested) -> None
         entry.time,
         event.agent,
     )
+    state.tool_calls.add(event.call, call)
     if turn is not None:
         turn.tool_calls.append(event.call)
 
@@ -115,6 +118,8 @@ def _requested(state: Session, entry: ev.Entry, event: ev.ToolRequested) -> None
 def _outcome(state: Session, entry: ev.Entry, call: ToolCall, outcome: Outcome, result: Payload) -> None:
     if call.outcome is not None:
         return
+    if outcome in ("unknown", "cancelled"):
+        state.cut_off.append(call.id)
     call.outcome, call.result = outcome, result
     call.outcome_seq, call.finished = entry.seq, entry.time
     if outcome in ("completed", "failed"):

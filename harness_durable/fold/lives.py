@@ -33,7 +33,7 @@ def life(state: Session, entry: ev.Entry, event: ev.LifeStarted | ev.LifeAttache
         known.workers.append(event.worker)
     elif known.ended is None:
         known.ended, known.reason, known.code = entry.time, event.reason, event.code
-        known.ended_seq = entry.seq
+        known.ended_seq, known.why, known.oom_kills = entry.seq, event.why, event.oom_kills
 
 
 def transcript(state: Session, entry: ev.Entry, event: ev.TranscriptAppended | ev.TranscriptReplaced) -> None:

@@ -95,11 +95,15 @@ def _settled(state: Session, turn: Turn, status: TurnStatus, entry: ev.Entry) ->
     they begin with: a state must not grow into a copy of the log. They stand in the log as they were."""
     turn.status, turn.finished, turn.ended_seq = status, entry.time, entry.seq
     for name in turn.model_calls:
-        state.model_calls[name].body = _shortened(state.model_calls[name].body)
-    for call in state.calls(turn):
-        call.result, call.detail = _shortened(call.result), _shortened(call.detail)
-        if call.outcome not in ("unknown", "cancelled"):  # these are still compared with later calls
-            call.input = _shortened(call.input) or call.input
+        if asked := state.model_calls.change(name):
+            asked.body = _shortened(asked.body)
+    for name in turn.tool_calls:
+        if call := state.tool_calls.change(name):
+            call.result, call.detail = _shortened(call.result), _shortened(call.detail)
+            if call.outcome not in ("unknown", "cancelled"):  # these are still compared with later calls
+                call.input = _shortened(call.input) or call.input
+    state.model_calls.settle(turn.model_calls)
+    state.tool_calls.settle(turn.tool_calls)
 
 
 def _shortened(payload: Payload | None) -> Payload | None:

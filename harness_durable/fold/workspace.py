@@ -15,6 +15,7 @@ def committed(state: Session, entry: ev.Entry, event: ev.WorkspaceCommitted) -> 
         files.left_out, files.left_out_more = event.left_out, event.left_out_more
     if event.skipped:
         files.skipped, files.uncovered_seq = event.skipped, files.uncovered_seq or entry.seq
+        files.seq = entry.seq if event.cause == "fork" else files.seq  # they were made all the same
         return
     found = tuple(change.path for change in event.changes) if event.cause == "found" else ()
     known = dict.fromkeys((*files.found, *found)) if event.cause == "found" else {}

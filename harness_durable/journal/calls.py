@@ -13,7 +13,7 @@ from harness_durable.events import ReplayPolicy, Source, ToolOrigin, Usage
 from harness_durable.journal.files import Committer, Tracks
 from harness_durable.journal.requests import Bases, split
 from harness_durable.journal.writer import Decision, Writer
-from harness_durable.payload import INLINE, Media, pack, pack_text
+from harness_durable.payload import INLINE, Media, Packed, pack, pack_text
 from harness_durable.policy import Verdict, gate, gate_unasked
 from harness_durable.state import Session
 
@@ -32,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole model response, as it will go to the harness."""
+    """A whole model response, as it will go to the harness. ``packed``: its body, if that has been done."""
 
     status: int
     content_type: str
@@ -41,6 +41,7 @@ class Response(msgspec.Struct, frozen=True):
     stop_reason: str = ""
     usage: Usage = Usage()
     tools: tuple[Asked, ...] = ()
+    packed: Packed | None = None
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -100,6 +101,7 @@ class CallTransitions:
 
     async def model_completed(self, call: str, response: Response) -> None:
         """The response and the tool calls that it asks for, in one append, before the harness gets a byte."""
+        body = response.packed or pack(response.body)
 
         def decide(state: Session, wanted: Decision) -> None:
             agent = state.model_calls[call].agent
@@ -108,7 +110,7 @@ class CallTransitions:
                     call,
                     response.status,
                     response.content_type,
-                    wanted.keep(pack(response.body)),
+                    wanted.keep(body),
                     response.id,
                     response.stop_reason,
                     response.usage,

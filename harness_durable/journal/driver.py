@@ -17,6 +17,7 @@ from harness_durable.events import Rung
 from harness_durable.events.workspace import Cause
 from harness_durable.journal.calls import CallTransitions, Told, tell
 from harness_durable.journal.files import Tracks
+from harness_durable.journal.known import Known
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.payload import pack, pack_text
 from harness_durable.policy import NOT_STARTED, UNKNOWN
@@ -41,10 +42,17 @@ class Journal(CallTransitions):
 
     @classmethod
     async def open(
-        cls, world: World, claim: Claim, *, patience: float = 10.0, tracker: Tracks | None = None
+        cls,
+        world: World,
+        claim: Claim,
+        *,
+        patience: float = 10.0,
+        tracker: Tracks | None = None,
+        known: Known | None = None,
     ) -> Journal:
-        """Read the session that was claimed. ``tracker`` looks at its files, if they are durable."""
-        writer = await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience)
+        """Read the session that was claimed, as far as it is not ``known`` here. ``tracker`` looks at its
+        files, if they are durable."""
+        writer = await Writer.open(world, claim.session, epoch=claim.epoch, patience=patience, known=known)
         return cls(writer, tracker)
 
     async def watch(self) -> None:
@@ -80,7 +88,7 @@ class Journal(CallTransitions):
                 if state.closed or message not in (queued.id for queued in state.queued):
                     return False
                 if state.last_turn is not None:  # it waited for a person, who went on instead
-                    _close_calls(state, wanted, state.last_turn)
+                    close_calls(state, wanted, state.last_turn)
                     _requeue_steers(state, wanted, state.last_turn)
                 wanted.events.append(events.TurnStarted(message))
                 wanted.listed = True
@@ -112,7 +120,7 @@ class Journal(CallTransitions):
 
         def decide(state: Session, wanted: Decision) -> None:
             if state.turn is not None:
-                turn = _close_calls(state, wanted, state.turn)
+                turn = close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnCompleted(turn.id, wanted.keep(packed)))
                 _requeue_steers(state, wanted, turn)
                 wanted.listed = True
@@ -124,7 +132,7 @@ class Journal(CallTransitions):
     async def turn_failed(self, code: str, reason: str) -> None:
         def decide(state: Session, wanted: Decision) -> None:
             if state.turn is not None:
-                turn = _close_calls(state, wanted, state.turn)
+                turn = close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnFailed(turn.id, code, reason))
                 _requeue_steers(state, wanted, turn)
                 wanted.listed = True
@@ -134,7 +142,7 @@ class Journal(CallTransitions):
     async def turn_cancelled(self, reason: str) -> None:
         def decide(state: Session, wanted: Decision) -> None:
             if state.turn is not None:
-                turn = _close_calls(state, wanted, state.turn)
+                turn = close_calls(state, wanted, state.turn)
                 wanted.events.append(events.TurnCancelled(turn.id, reason))
                 _requeue_steers(state, wanted, turn)
                 wanted.listed = True
@@ -305,7 +313,7 @@ class Journal(CallTransitions):
                     events.SteerAccepted(name, turn.id, wanted.keep(pack_text(remark)), remark=True)
                 )
 
-        async with self.files.look("restored") as look:
+        async with self.files.look("fork" if self.state.unmade else "restored") as look:
             await self._writer.decide(decide)
         return look.skipped
 
@@ -329,7 +337,7 @@ def _requeue_steers(state: Session, wanted: Decision, turn: Turn) -> None:
         wanted.events.append(events.SteerDelivered(steer.id, ""))
 
 
-def _close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:
+def close_calls(state: Session, wanted: Decision, turn: Turn) -> Turn:
     """No call stays open when its turn is settled."""
     for call in state.calls(turn):
         if call.open and call.released_in is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio
 
-from harness_durable import events
+from harness_durable import clock, events
 from harness_durable.crashpoints import reach
 from harness_durable.events.workspace import Cause
 from harness_durable.journal.writer import Decision, Writer
@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # who only reads a log does not need the scanner
 
 T = TypeVar("T")
 
+REST, LEAST_REST = 10, 60.0
+"""After a look that took too long there is none at outcomes for so many times as long, and for so many
+seconds at least: whatever the size of the workspace, less than a tenth of the time is lost."""
+
 
 class Tracks(Protocol):
     """Looks at the files of one session: see ``workspace.Tracker``."""
@@ -32,8 +36,8 @@ class Tracks(Protocol):
         ``skipped``; None if there is nothing to look at. Raises ``StorageUnavailable``."""
         ...
 
-    def landed(self, scanned: Scanned) -> None:
-        """It is in the log."""
+    async def landed(self, scanned: Scanned) -> None:
+        """It is in the log. Also called when we are cancelled, so that it shields what it waits for."""
         ...
 
 
@@ -73,7 +77,7 @@ class Look:
         self.written = (
             seen.root != parent
             or bool(self.skipped or state.files.uncovered_seq)
-            or self._cause == "restored"
+            or self._cause in ("restored", "fork")
             or left_out is not None
         )
         if not self.written:
@@ -106,11 +110,13 @@ class Committer:
     def __init__(self, writer: Writer, tracker: Tracks | None) -> None:
         self._writer, self._tracker = writer, tracker
         self._one = anyio.Lock()
+        self._rests_until = 0.0
 
     @asynccontextmanager
     async def look(self, cause: Cause, calls: Sequence[str] | None = None) -> AsyncGenerator[Look]:
         """Look at the files, to be written in the body. With ``calls``: only if one of them, which are about
-        to get their outcomes, may have changed something. Raises ``StorageUnavailable``."""
+        to get their outcomes, may have changed something, and not while looks take too long: then the log
+        says since when the files are not covered. Raises ``StorageUnavailable``."""
         agent = self._writer.state.agent
         durable = agent is not None and agent.files == "durable"
         if self._tracker is None or not durable or (calls is not None and not self._changing(calls)):
@@ -122,12 +128,13 @@ class Committer:
                 yield Look(cause, (), None)
                 return
             scanned = await self._tracker.scan(self._writer.state.files.root)
+            self._rest_after(scanned)
             look = Look(cause, changing, scanned)
             try:
                 yield look
             finally:
                 if scanned is not None and self._is_there(scanned):
-                    self._tracker.landed(scanned)
+                    await self._tracker.landed(scanned)
             if look.written:
                 reach("workspace.committed")
 
@@ -135,8 +142,15 @@ class Committer:
         """Does the log have what was seen? Asked also if the append was cut off: it may have happened."""
         return not scanned.skipped and self._writer.state.files.root == scanned.root
 
+    def _rest_after(self, scanned: Scanned | None) -> None:
+        if scanned is not None:
+            rest = max(LEAST_REST, REST * scanned.ms / 1000) if scanned.skipped == "timeout" else 0.0
+            self._rests_until = clock.monotonic() + rest
+
     def _changing(self, calls: Sequence[str]) -> tuple[str, ...]:
-        """Those that have run, have no outcome yet, and do more than look."""
+        """Those that have run, have no outcome yet, and do more than look; none while looks rest."""
+        if clock.monotonic() < self._rests_until:
+            return ()
         known = [self._writer.state.tool_calls.get(call) for call in calls]
         return tuple(
             call.id

@@ -14,8 +14,10 @@ from harness_durable import clock, codec, events
 from harness_durable.crashpoints import reach
 from harness_durable.errors import BadInput, NotFound
 from harness_durable.events import AgentSpec
+from harness_durable.journal.known import Known
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.payload import pack_text
+from harness_durable.policy import told_of_fork
 from harness_durable.state import Session
 from harness_durable.world import Record, RowUpdate, World, check_session_id
 
@@ -41,17 +43,19 @@ class Inbox:
         self.reader = writer.reader
 
     @classmethod
-    async def open(cls, world: World, session: str) -> Inbox:
+    async def open(cls, world: World, session: str, known: Known | None = None) -> Inbox:
         """Raises ``NotFound``."""
-        return cls(await Writer.open(world, session, patience=5.0))
+        return cls(await Writer.open(world, session, patience=5.0, known=known))
 
     @classmethod
-    async def create(cls, world: World, session: str, agent: AgentSpec, title: str = "") -> Inbox:
+    async def create(
+        cls, world: World, session: str, agent: AgentSpec, title: str = "", known: Known | None = None
+    ) -> Inbox:
         """Create the session, or find it if it is there already (its agent stays what it was)."""
         event = events.SessionCreated(events.FORMAT, str(uuid.uuid4()), agent, title)
         record = Record(uuid.uuid4().hex, codec.kind_of(event), clock.now_ms(), codec.encode(event))
         await world.create(check_session_id(session), [record], RowUpdate("idle", None))
-        return await cls.open(world, session)
+        return await cls.open(world, session, known)
 
     @property
     def state(self) -> Session:
@@ -82,7 +86,7 @@ class Inbox:
                 raise BadInput("the session is closed; begin a new one")
             if state.turn is not None and when_busy == "reject":
                 raise BadInput(f"the session works on {state.turn.id!r}; wait, or queue or steer instead")
-            payload = wanted.keep(packed)
+            payload = wanted.keep(pack_text(text + told_of_fork(state)) if state.untold else packed)
             if state.turn is not None and when_busy == "steer":
                 wanted.events.append(events.SteerAccepted(message, state.turn.id, payload))
             else:

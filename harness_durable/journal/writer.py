@@ -16,6 +16,7 @@ import msgspec
 
 from harness_durable import clock, codec, events, fold
 from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
+from harness_durable.journal.known import Known
 from harness_durable.journal.reader import Reader, entry_of
 from harness_durable.payload import Packed, Payload
 from harness_durable.state import Session
@@ -74,9 +75,11 @@ class Writer:
         self._snapshot_at = state.seq
 
     @classmethod
-    async def open(cls, world: World, session: str, *, epoch: int = 0, patience: float = 0.0) -> Writer:
-        """Read the session and be ready to write."""
-        state = await Reader(world, session).load()
+    async def open(
+        cls, world: World, session: str, *, epoch: int = 0, patience: float = 0.0, known: Known | None = None
+    ) -> Writer:
+        """Read the session, as far as it is not ``known`` here, and be ready to write."""
+        state = await Reader(world, session).load() if known is None else await known.copy()
         return cls(world, session, state, epoch=epoch, patience=patience)
 
     async def decide(self, decision: Callable[[Session, Decision], T]) -> T:

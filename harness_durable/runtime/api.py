@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -28,13 +29,12 @@ from harness_durable.errors import (
     WriterFenced,
 )
 from harness_durable.events import AgentSpec, Keeping, ReplayPolicy
-from harness_durable.journal import Inbox, Reader
+from harness_durable.journal import Inbox, Known, Reader
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.groups import beside
 from harness_durable.runtime.sessions import Session, Turn
 from harness_durable.runtime.worker import Worker
 from harness_durable.settings import Settings, check_run_dir, resolve
-from harness_durable.state import Session as State
 from harness_durable.tools import Tool
 from harness_durable.workspace import refuse
 from harness_durable.world import World
@@ -56,6 +56,7 @@ class Durable:
         self.world, self.worker, self.settings = world, worker, settings
         self.drives, self._tasks = drive, tasks
         self._driving: dict[str, anyio.Event] = {}
+        self._known: WeakValueDictionary[str, Known] = WeakValueDictionary()
         self._wanted: set[str] = set()
         self._alarms: dict[str, int] = {}
         self._failures: dict[str, Exception] = {}
@@ -134,7 +135,15 @@ class Durable:
 
     def turn(self, session: str, turn: str) -> Turn:
         """A turn by the id of its message."""
-        return Turn(self, session, turn)
+        return Turn(self, session, turn, self.known(session))
+
+    def known(self, session: str, *, anew: bool = False) -> Known:
+        """What all here who look at a session share, as long as somebody does; begun ``anew``, if it may be
+        another one by now under the same name."""
+        known = None if anew else self._known.get(session)
+        if known is None:
+            known = self._known[session] = Known(Reader(self.world, session))
+        return known
 
     async def refuse_if_held(self, session: str) -> None:
         """Raises ``SessionBusy`` if another live worker drives the session."""
@@ -160,7 +169,7 @@ class Durable:
         row = await self.world.session(session)
         if session not in self._driving or row.owner != self.worker.owner:
             return None
-        state = await Reader(self.world, session).load()
+        state = await self.known(session).now()
         message = state.turn or state.next_message(clock.now_ms())
         return message.id if message is not None else None
 
@@ -178,12 +187,12 @@ class Durable:
             raise self._failures[session]
 
     async def _keep_driving(self, session: str, equipment: Equipment) -> None:
-        reader, state, pause = Reader(self.world, session), State(), 0.05
+        known, pause = self.known(session), 0.05
         try:
             while session in self._wanted:
                 self._wanted.discard(session)  # who asks from here on asks for another look
                 try:
-                    state = await reader.advance(state)
+                    state = await known.now()
                     if state.parked:
                         self._wanted.add(session)
                         await self.world.wait(session, state.seq, PARKED_SECONDS)
@@ -192,7 +201,7 @@ class Durable:
                         self._wake_at(state.due, session, equipment)
                         continue
                     self._wanted.add(session)
-                    await self.worker.drive(session, equipment=equipment)
+                    await self.worker.drive(session, equipment=equipment, known=known)
                     pause = 0.05
                 except (SessionBusy, WriterFenced, StaleEpoch):
                     await self._while_held(session)
@@ -258,8 +267,9 @@ class Agent:
         ``BadSetting`` or ``SandboxUnavailable`` for one whose sandbox is not ready.
         """
         session = session or f"s-{uuid.uuid4().hex[:10]}"
+        known = self._durable.known(session, anew=True)
         try:
-            inbox = await Inbox.open(self._durable.world, session)
+            inbox = await Inbox.open(self._durable.world, session, known)
         except NotFound:
             if self._spec.files == "durable":
                 refuse(Path(self._equipment.place(self._spec)))
@@ -267,10 +277,10 @@ class Agent:
             if self._durable.drives:
                 spec = msgspec.structs.replace(spec, sandbox_options=self._equipment.settled_options(spec))
                 await self._equipment.check_sandbox(spec)
-            inbox = await Inbox.create(self._durable.world, session, spec, title)
+            inbox = await Inbox.create(self._durable.world, session, spec, title, known)
         if roll_back:
             self._equipment.rollback.add(session)
-        found = Session(self._durable, session, inbox, self._equipment)
+        found = Session(self._durable, session, inbox, self._equipment, known)
         if inbox.state.due is not None:
             self._durable.keep_driving(session, self._equipment)
         return found

@@ -15,7 +15,7 @@ import anyio
 from harness_durable import clock, recovery
 from harness_durable.crashpoints import reach
 from harness_durable.errors import DamagedLog
-from harness_durable.journal import Journal
+from harness_durable.journal import Journal, Known
 from harness_durable.runtime.equipment import Equipment
 from harness_durable.runtime.files import SessionFiles
 from harness_durable.runtime.lives import LEAVE_SECONDS, SETTLED, Lives
@@ -93,6 +93,7 @@ class Driver:
         equipment: Equipment,
         abandoned: Callable[[], bool] = lambda: False,
         terms: Terms = UNTIL_IDLE,
+        known: Known | None = None,
     ) -> Driver:
         """``abandoned`` tells, when we are cancelled, whether the session may be somebody else's by now; if
         it is not, being cancelled is a planned stop.
@@ -102,7 +103,7 @@ class Driver:
         """
         reach("recovery.claimed")
         files = SessionFiles(world, claim.session, equipment)
-        journal = await Journal.open(world, claim, tracker=files)
+        journal = await Journal.open(world, claim, tracker=files, known=known)
         return cls(journal, claim, owner, equipment, abandoned, terms, files)
 
     async def run(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness_durable.errors import HarnessDurableError
 from harness_durable.sandbox import Ending, Exit, LifeRef, Link, Sandbox, TellsEnding
 
 _BY_ITSELF = ("exit", "signal", "oom")
@@ -19,6 +20,11 @@ async def ending(sandbox: Sandbox, ref: LifeRef, link: Link) -> Ending:
     if link.exit is not None and link.exit.why in _BY_ITSELF:
         return _recorded(link.exit)
     return await ending_of(sandbox, ref)
+
+
+def not_begun(trouble: HarnessDurableError) -> Ending:
+    """Of a life that could not be started."""
+    return Ending(trouble.why, "")
 
 
 def with_ending(why: str, how: Ending) -> str:

@@ -99,11 +99,11 @@ class Equipment:
         return origin(self.settings.world, self.settings.app)
 
     def sandboxes(self) -> list[str]:
-        """The names of those in use, of the one that new sessions use, and of those that have a folder of
-        their name on this host: somebody has used them here."""
+        """The names of those in use, of the one that new sessions use, and of those that may have lives on
+        this host, from whenever they were used. One that needs an engine is left in peace if it has none."""
         run_dir = self.settings.run_dir
-        here = [name for name in registry.known("sandbox") if (run_dir / name).is_dir()]
-        return list(dict.fromkeys((*self._sandboxes, self.settings.sandbox, *here)))
+        here = [name for name in registry.known("sandbox") if _has_lives(run_dir / name)]
+        return list(dict.fromkeys((*self._sandboxes, self.settings.sandbox, registry.IN_RUN_DIR, *here)))
 
     def place(self, agent: AgentSpec) -> str:
         """Where a session's workspace is on this host, as an absolute path. Raises ``WorkspaceMissing`` if
@@ -225,6 +225,13 @@ class Equipment:
     async def aclose(self) -> None:
         for sandbox in self._sandboxes.values():
             await sandbox.aclose()
+
+
+def _has_lives(folder: Path) -> bool:
+    try:
+        return any(entry.is_dir() for entry in folder.iterdir())
+    except OSError:
+        return False
 
 
 def ref_of(life: Life) -> LifeRef:

@@ -2,39 +2,32 @@
 
 What surprises: on the host where they were, nothing is put back by itself. What lies there is looked at and
 told; only a folder that is missing, or has nothing in it, is made from the log, and one that has stood still
-since the session went elsewhere is brought up to date. Marks beside the folder of lives say that this has
-begun, so that a crash in the middle of it is followed by all of it."""
+since the session went elsewhere is brought up to date (``restoring``)."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-import anyio.to_thread
-import msgspec
-
-from harness_durable import clock, workspace
+from harness_durable import clock
 from harness_durable.errors import (
-    BadInput,
     BadSetting,
-    SandboxError,
-    SandboxUnavailable,
     StorageError,
     StorageUnavailable,
     WorkspaceMissing,
 )
-from harness_durable.events import AgentSpec, LeftOut
+from harness_durable.events import AgentSpec
 from harness_durable.journal import Journal
 from harness_durable.runtime.equipment import Equipment
-from harness_durable.runtime.remarks import remark_on_catching_up, remark_on_restored, remark_on_roll_back
-from harness_durable.sandbox import GivesFiles, LifeRef, NamesProcesses
-from harness_durable.state import Files, Session
+from harness_durable.runtime.remarks import remark_on_roll_back
+from harness_durable.runtime.restoring import Restorer, in_thread
+from harness_durable.sandbox import LifeRef, NamesProcesses
+from harness_durable.state import Session
 from harness_durable.workspace import Scanned, Tracker
-from harness_durable.workspace.manifest import EMPTY
 from harness_durable.world import World
 
 log = logging.getLogger("harness_durable.files")
@@ -42,12 +35,8 @@ log = logging.getLogger("harness_durable.files")
 PATIENCE = 10.0
 """Seconds for which blobs are stored again while the store is away, as an append is."""
 
-SETUP_SECONDS = 1800.0
-"""How long the command may take that makes what is not saved, such as installed packages."""
-
 OFF = "or leave the files as they are on this host: `--files kept`, in Python files='kept', for a new session"
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -80,6 +69,13 @@ class SessionFiles:
     @property
     def durable(self) -> bool:
         return self.agent.files == "durable"
+
+    @cached_property
+    def _restorer(self) -> Restorer:
+        return Restorer(self._equipment, self.agent, self.folder, self._read, self._tell)
+
+    def _tell(self, text: str) -> None:
+        self.show(text)
 
     @property
     def folder(self) -> Path:
@@ -116,9 +112,11 @@ class SessionFiles:
                 self.show("")
             self._stored = 0
 
-    def landed(self, scanned: Scanned) -> None:
+    async def landed(self, scanned: Scanned) -> None:
+        """See ``journal.files.Tracks``."""
         if self._tracker is not None:
             self._tracker.landed(scanned)
+            await self._tracker.remember()
 
     def _made(self) -> Tracker:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -158,7 +156,7 @@ class SessionFiles:
         ``DamagedWorkspace``; both are for a person."""
         if self.agent.files == "scratch":
             self.place().mkdir(parents=True, exist_ok=True, mode=0o700)
-            await self._hand_over(self.place())
+            await self._restorer.hand_over(self.place())
         if not self.durable:
             return
         try:
@@ -166,12 +164,14 @@ class SessionFiles:
         except WorkspaceMissing:
             return  # the life says so, and another worker may know
         files = journal.state.files
-        if await self._is_lacking(files, place):
+        if begins:  # there is nothing yet to be put back, and what comes now is not to be
+            self._equipment.rollback.discard(self._session)
+        if await self._is_lacking(journal.state, place):
             await self._restore(journal, place)
         elif await self._is_behind(journal.state, place):
-            await self._catch_up(journal, place)
-        elif files.root and not begins and self._session in self._equipment.rollback:
-            await self._roll_back(journal, place, files.base or files.root, remark_on_roll_back)
+            await self._restorer.catch_up(journal, place)
+        elif files.root and self._session in self._equipment.rollback:
+            await self._restorer.roll_back(journal, place, files.base or files.root, remark_on_roll_back)
             self._equipment.rollback.discard(self._session)
         elif files.root or place.is_dir():
             skipped = await journal.files_committed("turn_start" if begins else "found")
@@ -184,15 +184,14 @@ class SessionFiles:
         if not self.durable:
             return
         try:
-            lacking = await self._is_lacking(journal.state.files, self.place())
+            lacking = await self._is_lacking(journal.state, self.place())
         except WorkspaceMissing:
             return  # none of them is here
         if not lacking:
             await journal.files_committed("found")
 
-    async def _is_lacking(self, files: Files, place: Path) -> bool:
-        begun = _said(self._mark) == files.root
-        self._lacking = bool(files.root) and (begun or await _in_thread(_is_gone, place, files.root))
+    async def _is_lacking(self, state: Session, place: Path) -> bool:
+        self._lacking = await self._restorer.is_lacking(state, place)
         return self._lacking
 
     async def attached(self, journal: Journal) -> None:
@@ -200,109 +199,27 @@ class SessionFiles:
         if self.durable:
             await journal.files_committed("found")
 
-    # ------------------------------------------------------------------------------------- restoring
-
-    @property
-    def _mark(self) -> Path:
-        return self.folder / "restoring"
-
     async def _restore(self, journal: Journal, place: Path) -> None:
-        files, redacted, setup = journal.state.files, tuple[str, ...](), ""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._mark.write_text(files.root)
-        if await _in_thread(_is_gone, place, files.root):
-            self.show("restoring the files of the workspace")
-            redacted = await self._make(files, place, journal.state.updated)
-            await self._hand_over(place)
-        if command := self._equipment.settings.workspace_setup:
-            self.show(f"setting up the workspace: {command}")
-            setup = await self._set_up(command, place)
+        remark = await self._restorer.restore(journal.state, place)
         self._lacking, self._tracker = False, None
-        self.show("")
-        await journal.files_restored(remark_on_restored(files, redacted, setup))
-        self._mark.unlink(missing_ok=True)
-
-    async def _make(self, files: Files, place: Path, at_ms: int) -> tuple[str, ...]:
-        """Paths whose credentials were not saved."""
-        try:
-            return (await workspace.restore(files.root, place, self._read, at_ms=at_ms)).redacted
-        except (SandboxUnavailable, BadInput) as trouble:
-            raise BadSetting(
-                f"the files of this session cannot be made from the log: {trouble}; "
-                "`harness-durable recover` goes on then"
-            ) from trouble
-
-    async def _hand_over(self, place: Path) -> None:
-        """What we made there is the harness's, whoever that is in its sandbox."""
-        sandbox = self._equipment.sandbox(self.agent.sandbox)
-        if isinstance(sandbox, GivesFiles):
-            await sandbox.hand_over(str(place), self.agent.sandbox_options)
-
-    async def _set_up(self, command: str, place: Path) -> str:
-        """What the model is told of it; nothing if all went well."""
-        sandbox = self._equipment.sandbox(self.agent.sandbox)
-        try:
-            found = await sandbox.exec(
-                ("sh", "-c", command),
-                cwd=place,
-                env={},
-                timeout=SETUP_SECONDS,
-                options=self.agent.sandbox_options,
-            )
-        except SandboxError as trouble:
-            return f"The setup command `{command}` could not be run: {trouble}"
-        if found.returncode == 0:
-            return ""
-        tail = found.stderr.decode("utf-8", "replace")[-500:].strip()
-        how = "took too long" if found.timed_out else f"ended with {found.returncode}"
-        return f"The setup command `{command}` {how}: {tail}"
+        await journal.files_restored(remark)
+        self._restorer.restored()
 
     async def _is_behind(self, state: Session, place: Path) -> bool:
         """Was the session elsewhere since it was here, and does the workspace stand as it left it here? Where
         hosts share the workspace, or somebody has worked in it, it is not so."""
-        if _said(self._behind) or _said(self._mark):  # the mark is of a root that is the last one no more
+        if self._restorer.has_begun:
             return True
         life = next(reversed(state.lives.values()), None)
         here = self._equipment.sandbox(self.agent.sandbox).locate("here").host
         if not state.files.root or life is None or life.host == here:
             return False
         self._tracker = self._tracker or self._made()
-        last = await _in_thread(_left_here, place, self._tracker)
+        last = await in_thread(_left_here, place, self._tracker)
         if last in ("", state.files.root):
             return False
         seen = await self.scan(last)
         return seen is not None and not seen.skipped and seen.root == last
-
-    @property
-    def _behind(self) -> Path:
-        """Holds the root to which the workspace is brought, and its base: with another one, there were steps
-        elsewhere since."""
-        return self.folder / "behind"
-
-    async def _catch_up(self, journal: Journal, place: Path) -> None:
-        files = msgspec.structs.replace(journal.state.files)
-        target, _, base = _said(self._behind).partition(" ")
-        if not target or base != files.base:
-            target = files.root
-            self._behind.write_text(f"{files.root} {files.base}")
-        self.show("bringing the files of the workspace up to date")
-        await self._roll_back(journal, place, target, partial(remark_on_catching_up, files))
-        self.show("")
-        self._mark.unlink(missing_ok=True)
-        self._behind.unlink()
-
-    async def _roll_back(
-        self, journal: Journal, place: Path, target: str, remark: Callable[[int, Sequence[LeftOut]], str]
-    ) -> None:
-        """What lies there is in the log first, so that nothing is lost by this."""
-        if skipped := await journal.files_committed("found"):
-            raise BadSetting(f"the workspace {place} cannot be rolled back: {skipped}")
-        found = journal.state.files
-        if found.root != target:
-            seq = found.seq
-            done = await workspace.roll_back(place, found.root, target, self._read)
-            await self._hand_over(place)
-            await journal.files_restored(remark(seq, done.kept))
 
     def forget(self) -> None:
         """The session is over, or goes on elsewhere: nothing of it stays here but its workspace. Of one that
@@ -310,30 +227,8 @@ class SessionFiles:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _is_gone(place: Path, root: str) -> bool:
-    """Is nothing there of what was? An empty folder may be what was left of it on purpose. Of one that cannot
-    be looked into nobody knows: the scan says why."""
-    try:
-        return not place.is_dir() or (root != EMPTY and workspace.is_empty(place))
-    except OSError:
-        return False
-
-
 def _left_here(place: Path, tracker: Tracker) -> str:
     return tracker.remembered() if place.is_dir() else ""
-
-
-def _said(mark: Path) -> str:
-    """What a mark holds; nothing if there is none."""
-    try:
-        return mark.read_text()
-    except OSError:
-        return ""
-
-
-async def _in_thread(look: Callable[[Path, S], T], place: Path, about: S) -> T:
-    """A file system that does not answer holds up nobody who wants to stop."""
-    return await anyio.to_thread.run_sync(look, place, about, abandon_on_cancel=True)
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:

@@ -36,7 +36,7 @@ from harness_durable.gateway import Gateway, wire
 from harness_durable.journal import Journal
 from harness_durable.recovery import CallPlan, Plan
 from harness_durable.runtime.cutoff import CutOff, stop_asked
-from harness_durable.runtime.endings import ending, ending_of, with_ending
+from harness_durable.runtime.endings import ending, ending_of, not_begun, with_ending
 from harness_durable.runtime.equipment import Equipment, ref_of
 from harness_durable.runtime.files import SessionFiles
 from harness_durable.runtime.groups import beside, first_of
@@ -105,16 +105,16 @@ class Lives:
             context = self._context(plan, rung, ref, tools, harness, uuid.uuid4().hex)
             link = await self._launch(context, ref)
         except (WorkspaceMissing, BadSetting) as missing:
-            await self.journal.life_lost(life, str(missing), planned=True)
+            await self.journal.life_lost(life, str(missing), how=not_begun(missing), planned=True)
             if isinstance(missing, WorkspaceMissing) and self._in_vain(str(missing)) < MAX_IN_VAIN:
                 raise  # it may be there for another worker
             await self.journal.turn_needs_input(str(missing))
             return
         except SandboxUnavailable as trouble:
-            await self.journal.life_lost(life, str(trouble), planned=True)
+            await self.journal.life_lost(life, str(trouble), how=not_begun(trouble), planned=True)
             raise
         except (HarnessMissing, KeeperGone) as trouble:
-            await self.journal.life_lost(life, str(trouble))
+            await self.journal.life_lost(life, str(trouble), how=not_begun(trouble))
             return
         async with _closing(link):
             if rung != "start":

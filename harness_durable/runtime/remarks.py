@@ -34,13 +34,14 @@ def remark_on_catching_up(files: Files, seq: int, kept: Sequence[LeftOut]) -> st
     )
 
 
-def remark_on_restored(files: Files, redacted: Sequence[str], setup: str) -> str:
+def remark_on_restored(files: Files, redacted: Sequence[str], setup: str, *, forked: bool = False) -> str:
     """What a model has to know of files that were made from the log; nothing if all is there."""
     told = _lacking(files, "Not restored")
     if redacted:
         told.append(f"Restored without their credentials: {_named(redacted)}.")
     told += [setup] if setup else []
-    begin = "[harness-durable] The place where you worked was lost. Its files were made anew from the log."
+    why = "This session was forked" if forked else "The place where you worked was lost"
+    begin = f"[harness-durable] {why}. Its files were made anew from the log."
     return "\n".join([begin, *told]) if told else ""
 
 

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -18,9 +19,10 @@ import msgspec
 from harness_durable import clock, fold
 from harness_durable.errors import NotFound, StorageUnavailable
 from harness_durable.events import Entry
-from harness_durable.journal import Inbox, Reader
+from harness_durable.journal import Inbox, Known
 from harness_durable.journal.inbox import WhenBusy
 from harness_durable.runtime.equipment import Equipment
+from harness_durable.runtime.forking import fork
 from harness_durable.runtime.progress import shown
 from harness_durable.state import Session as State
 from harness_durable.state import TurnStatus
@@ -59,9 +61,15 @@ class TurnResult(msgspec.Struct, frozen=True):
 class Session:
     """One durable conversation."""
 
-    def __init__(self, durable: Durable, session: str, inbox: Inbox, equipment: Equipment) -> None:
+    def __init__(
+        self, durable: Durable, session: str, inbox: Inbox, equipment: Equipment, known: Known
+    ) -> None:
         self.id = session
-        self._durable, self._inbox, self._equipment = durable, inbox, equipment
+        self._durable, self._inbox, self._equipment, self._known = durable, inbox, equipment, known
+
+    def copy(self) -> State:
+        """What the log amounted to when this program last looked, for somebody who takes it on."""
+        return fold.copy(self._inbox.state)
 
     async def state(self) -> State:
         """What the log amounts to now."""
@@ -83,7 +91,9 @@ class Session:
         await self._inbox.accept(message, text, when_busy, not_before=in_ms(wake_at))
         self._durable.keep_driving(self.id, self._equipment)
         accepted = self._inbox.state.messages[message]
-        return Turn(self._durable, self.id, accepted.turn if accepted.kind == "steer" else message)
+        return Turn(
+            self._durable, self.id, accepted.turn if accepted.kind == "steer" else message, self._known
+        )
 
     async def steer(self, text: str, *, message_id: str | None = None) -> None:
         """Say something to the running turn; if there is none, it becomes a message."""
@@ -102,24 +112,40 @@ class Session:
         await self._inbox.answer(request, allow=allow, by=by, reason=reason)
         self._durable.keep_driving(self.id, self._equipment)
 
+    async def fork(
+        self, *, at: int | None = None, session: str | None = None, files: str | Path | None = None
+    ) -> Session:
+        """Another session that has the same past, up to event ``at`` of the log (by default, up to where no
+        turn was open last), and a workspace of its own with the files as they were then. This one is left as
+        it is, and may be running.
+
+        ``session`` names it; ``files`` is its folder, missing or empty, by default one beside this session's.
+        Where the files are not durable, it must be named and has them already. Raises ``BadInput``, and
+        ``DamagedLog`` if what is to be copied is not whole."""
+        place = Path(files) if files is not None else None
+        forked = await fork(self._durable.world, self._equipment, self.id, at=at, name=session, files=place)
+        known = self._durable.known(forked.session, anew=True)
+        inbox = await Inbox.open(self._durable.world, forked.session, known)
+        return Session(self._durable, forked.session, inbox, self._equipment, known)
+
     def turn(self, turn: str) -> Turn:
         """A turn by the id of its message."""
-        return Turn(self._durable, self.id, turn)
+        return Turn(self._durable, self.id, turn, self._known)
 
 
 class Turn:
     """The work that a message started. Read from the log, whoever drives it."""
 
-    def __init__(self, durable: Durable, session: str, turn: str | None) -> None:
+    def __init__(self, durable: Durable, session: str, turn: str | None, known: Known) -> None:
         self.id = turn or ""
         self.session = session
         self._durable = durable
-        self._reader = Reader(durable.world, session)
+        self._known, self._reader = known, known.reader
 
     async def events(self, after: int = 0) -> AsyncGenerator[Entry]:
         """Entries of the session's log with seq > ``after``, until this turn is settled. A turn that waits
         for a person is settled, too; called again after it was resumed, this goes on to its next end."""
-        state = await self._patiently(self._reader.load)
+        state = await self._patiently(self._known.copy)
         while True:
             try:
                 async for entry in self._reader.entries(after):
@@ -146,12 +172,12 @@ class Turn:
         Raises ``NotFound`` for a turn that no message of the session starts, or no more, and what keeps the
         session from being driven here (``BadTool``, ``UnknownName``, ``DamagedLog``, ``LogTooNew``).
         """
-        state = await self._patiently(self._reader.load)
+        state = await self._patiently(self._known.now)
         if self.id not in state.messages:
             raise NotFound(f"session {self.session!r} has no message {self.id!r}; see `trace`")
         while self._end(state) == math.inf:
             await self._await(state.seq)
-            state = await self._patiently(partial(self._reader.advance, state))
+            state = await self._patiently(self._known.now)
         turn = state.turns.get(self.id)
         if turn is None:
             raise NotFound(

@@ -15,6 +15,7 @@ import anyio
 
 from harness_durable import clock
 from harness_durable.errors import LeaseLost, NotFound, StorageUnavailable
+from harness_durable.journal import Known
 from harness_durable.runtime.contact import Contact
 from harness_durable.runtime.driver import UNTIL_IDLE, Driver, Terms
 from harness_durable.runtime.equipment import Equipment
@@ -71,10 +72,15 @@ class Worker:
                 await worker._lease.end(stay=worker._keeps)
 
     async def drive(
-        self, session: str, *, equipment: Equipment | None = None, take_over: bool = False
+        self,
+        session: str,
+        *,
+        equipment: Equipment | None = None,
+        take_over: bool = False,
+        known: Known | None = None,
     ) -> None:
         """Claim one session by name and drive it until it is idle. ``equipment`` is this session's, if it
-        needs other tools than the worker's own.
+        needs other tools than the worker's own; ``known`` is what the process knows of it already.
 
         Raises ``SessionBusy``, what ``Driver.open`` and ``Driver.run`` raise, and ``LeaseLost``.
         """
@@ -83,7 +89,7 @@ class Worker:
             lambda owner: self.world.claim_session(owner, session, take_over=take_over)
         )
         self._ours.add(claim)
-        await self.drive_claimed(claim, equipment or self.equipment)
+        await self.drive_claimed(claim, equipment or self.equipment, known=known)
 
     async def claim(self, limit: int) -> list[Claim]:
         """Sessions that are due, at most ``limit``; none while there is no lease to hold them by. Raises
@@ -105,7 +111,9 @@ class Worker:
             raise LeaseLost("what was just claimed is not driven; it is taken up again from the log")
         return claims
 
-    async def drive_claimed(self, claim: Claim, equipment: Equipment, terms: Terms = UNTIL_IDLE) -> None:
+    async def drive_claimed(
+        self, claim: Claim, equipment: Equipment, terms: Terms = UNTIL_IDLE, known: Known | None = None
+    ) -> None:
         """Drive a session that was claimed."""
         if claim not in self._ours:
             raise _lost(claim)
@@ -115,7 +123,7 @@ class Worker:
             self._scopes.add(scope)
             try:
                 driver = await Driver.open(
-                    self.world, claim, self.owner, equipment, lambda: scope.cancel_called, terms
+                    self.world, claim, self.owner, equipment, lambda: scope.cancel_called, terms, known
                 )
                 self.driving[claim.session] = driver
                 await driver.run()

@@ -66,6 +66,8 @@ def facts(sheet: Sheet, entry: ev.Entry) -> list[Fact]:
             return about(turn=event.turn, reason=event.reason)
         case ev.MessageWithdrawn() | ev.StopRequested():
             return about(by=event.by)
+        case ev.SessionForked():
+            return about(forked_from=event.parent, at_its_event=event.at, workspace=event.workspace)
         case ev.SessionMoved():
             return about(it_goes_on_in=event.to)
         case ev.SessionClosed() | ev.SessionReleased():

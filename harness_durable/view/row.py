@@ -67,6 +67,7 @@ MARKS: dict[str, tuple[str, Tone]] = {
     "files skipped": ("▲", "warn"),
     "withheld withheld": ("▲", "warn"),
     "session created": ("◆", "quiet"),
+    "session forked": ("◆", "quiet"),
     "session moved": ("◆", "quiet"),
     "session closed": ("◆", "quiet"),
 }

@@ -73,6 +73,9 @@ def _plain(entry: ev.Entry, word: str) -> Row:
         case ev.SessionCreated(agent=agent):
             what = f"{agent.adapter} {agent.harness_version}, model {agent.model}, in {agent.workspace}"
             return row(entry, "session", "created", "Session created", cut(what), word=word)
+        case ev.SessionForked(parent=parent, at=at, workspace=workspace):
+            what = f"from {parent}, as it was at its event {at}; from here on in {workspace}"
+            return row(entry, "session", "forked", "Session forked", cut(what), word=word)
         case ev.SessionMoved(to=to):
             return row(entry, "session", "moved", "Session moved", cut(f"it goes on in {to}"), word=word)
         case ev.SessionClosed(reason=reason):

@@ -89,7 +89,7 @@ def before(state: Session, after: int) -> Session:
         messages=messages,
         turns=turns,
         lives={name: one for name, one in state.lives.items() if one.started_seq <= after},
-        model_calls={name: one for name, one in state.model_calls.items() if one.requested_seq <= after},
-        tool_calls={name: one for name, one in state.tool_calls.items() if one.requested_seq <= after},
+        model_calls=state.model_calls.only(lambda one: one.requested_seq <= after),
+        tool_calls=state.tool_calls.only(lambda one: one.requested_seq <= after),
         permissions={name: one for name, one in state.permissions.items() if one.asked_seq <= after},
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -63,34 +64,56 @@ def digest(left: Sequence[LeftOut]) -> str:
     return hashlib.sha256(msgspec.json.encode(left)).hexdigest() if left else ""
 
 
-def load(path: Path, owner: str) -> Known | None:
-    """The cache, if it is whole and of this ``owner`` (a place on a host); else None."""
-    try:
-        raw = path.read_bytes()
-    except OSError:
-        return None
-    magic, digest, body = raw[: len(_MAGIC)], raw[len(_MAGIC) :][:32], raw[len(_MAGIC) + 32 :]
-    if magic != _MAGIC or hashlib.sha256(body).digest() != digest:
-        return None
-    try:
-        cache = msgspec.msgpack.decode(body, type=_Cache)
-    except msgspec.MsgspecError:
-        return None
-    return cache.known if cache.owner == owner else None
+class CacheFile:
+    """The cache of one workspace, whose ``owner`` is a place on a host. Threads write it, and one that nobody
+    waits for any more may come late: it never replaces what is newer."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self._path, self._owner = path, owner
+        self._one, self._newest = threading.Lock(), 0
+
+    def load(self) -> Known | None:
+        """What was saved, if it is whole and this owner's; else None."""
+        try:
+            raw = self._path.read_bytes()
+        except OSError:
+            return None
+        magic, digest, body = raw[: len(_MAGIC)], raw[len(_MAGIC) :][:32], raw[len(_MAGIC) + 32 :]
+        if magic != _MAGIC or hashlib.sha256(body).digest() != digest:
+            return None
+        try:
+            cache = msgspec.msgpack.decode(body, type=_Cache)
+        except msgspec.MsgspecError:
+            return None
+        return cache.known if cache.owner == self._owner else None
+
+    def save(self, known: Known, number: int) -> None:
+        """Write beside, then rename; nothing if one with a higher ``number`` was. A kill leaves one file
+        beside, which the next write takes over. That it cannot be written only costs time at the next start,
+        so that is no error."""
+        beside = self._path.with_name(self._path.name + ".new")
+        with self._one:
+            if number < self._newest:
+                return
+            self._newest = number
+            body = _encoded(self._owner, known)
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                beside.write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+                beside.replace(self._path)
+            except OSError:
+                with suppress(OSError):
+                    beside.unlink()
 
 
-def save(path: Path, owner: str, known: Known) -> None:
-    """Write beside, then rename. A kill leaves one file beside, which the next write takes over. That it
-    cannot be written only costs time at the next start, so that is no error."""
-    body = msgspec.msgpack.encode(_Cache(owner, known))
-    beside = path.with_name(path.name + ".new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
-        beside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
+def _encoded(owner: str, known: Known) -> bytes:
+    """A ``_Cache``, folder by folder: in one go it would hold up every other thread for all of it."""
+    encode = msgspec.msgpack.Encoder().encode
+    parts = [b"\x92", encode(owner), b"\x93", encode(known.root), encode(known.said)]
+    parts.append(b"\xdf" + len(known.folders).to_bytes(4, "big"))
+    for path, folder in known.folders.items():
+        parts += encode(path), encode(folder)
+    return b"".join(parts)
 
 
 def from_manifest(root: str, get: Get) -> Known:

@@ -3,7 +3,7 @@ difference."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 
 import anyio.from_thread
@@ -66,26 +66,28 @@ def _diff(old: str, new: str, get: manifest.Get) -> list[Change]:
     return list(changes(old, new, entries, entries))
 
 
-async def names(root: str, read: Read) -> set[str]:
-    """Every blob that a root needs: to copy it, or to know what must not be swept. Raises ``DamagedLog``."""
-    return await anyio.to_thread.run_sync(partial(_names, root, getter(read)))
+async def names(roots: Iterable[str], read: Read) -> set[str]:
+    """Every blob that these roots need: to copy them, or to know what must not be swept. Raises
+    ``DamagedLog``."""
+    return await anyio.to_thread.run_sync(partial(_names, roots, getter(read)))
 
 
-def _names(root: str, get: manifest.Get) -> set[str]:
-    found: set[str] = set()
+def _names(roots: Iterable[str], get: manifest.Get) -> set[str]:
+    found, read = set[str](), set[str]()  # a file may have the very content of a manifest
 
     def keep(name: str) -> bytes:
         found.add(name)
+        read.add(name)
         return get(name)
 
-    pending = [root] if root else []
+    pending = [root for root in roots if root]
     while pending:
-        for line in manifest.entries(pending.pop(), keep).values():
-            if line.is_folder and line.ref not in found:
+        folder = pending.pop()
+        for line in manifest.entries(folder, keep).values() if folder not in read else ():
+            if line.is_folder:
                 pending.append(line.ref)
-            elif line.kind in ("f", "r"):
-                if line.ref.startswith("+"):
-                    found.update(keep(line.ref[1:]).decode().split("\n"))
-                else:
-                    found.add(line.ref)
+            elif line.kind in ("f", "r") and not line.ref.startswith("+"):
+                found.add(line.ref)
+            elif line.kind in ("f", "r") and line.ref[1:] not in read:
+                found.update(keep(line.ref[1:]).decode().split("\n"))
     return found

@@ -12,22 +12,28 @@ import os
 import shutil
 import stat
 import uuid
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio.to_thread
 import msgspec
 from anyio import from_thread
 
+from harness_durable import clock
 from harness_durable.errors import BadInput, DamagedLog, DamagedWorkspace, SandboxUnavailable
 from harness_durable.workspace import manifest, mounting
-from harness_durable.workspace.manifest import Get, Line, shown
+from harness_durable.workspace.fetching import Blobs, batches
+from harness_durable.workspace.manifest import PIECE, Get, Line, shown
 from harness_durable.workspace.opening import FOLDER, opened, opened_root
-from harness_durable.workspace.reading import Read, getter
+from harness_durable.workspace.reading import Read
 from harness_durable.workspace.writing import make_file, make_link
 
 BESIDE = ".hd-restore-"
 PARTIAL = ".partial"
+
+TELL_SECONDS = 0.5
+Progress = Callable[[int, int], None]
+"""Called in the event loop, every ``TELL_SECONDS``: files and bytes so far."""
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -40,19 +46,22 @@ class Restored(msgspec.Struct, frozen=True):
     redacted: tuple[str, ...] = ()
 
 
-async def restore(root: str, dest: Path, read: Read, *, at_ms: int) -> Restored:
-    """Make ``dest``, which is missing or empty. ``at_ms`` becomes the time of all files.
+async def restore(
+    root: str, dest: Path, read: Read, *, at_ms: int, progress: Progress = lambda files, size: None
+) -> Restored:
+    """Make ``dest``, which is missing or empty. ``at_ms`` becomes the time of all files. ``progress`` is
+    told now and then how many files, and bytes, are made.
 
     Raises ``DamagedWorkspace`` if content is missing or damaged: the rest is then in ``DEST.partial`` (or
     ``.partial-2`` ...; of a mount point in ``DEST/.hd-restore-new``), else ``dest`` is as it was.
     ``BadInput`` if ``dest`` holds anything.
     ``SandboxUnavailable`` if the files cannot be written. Waits for its thread when cancelled, and leaves
     nothing."""
-    work = partial(_restore, root, dest, getter(read), at_ms * 1_000_000)
-    return await anyio.to_thread.run_sync(work)
+    making = _Making(Blobs(read), at_ms * 1_000_000, progress)
+    return await anyio.to_thread.run_sync(_restore, root, dest, making)
 
 
-def _restore(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
+def _restore(root: str, dest: Path, making: _Making) -> Restored:
     dest = dest.parent.resolve() / dest.name
     if dest.is_symlink():
         raise BadInput(f"{str(dest)!r} is a link: nothing was restored; remove it, or name the folder itself")
@@ -60,13 +69,13 @@ def _restore(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
         if os.path.lexists(dest) and not (dest.is_dir() and mounting.is_empty(dest)):
             raise BadInput(f"{str(dest)!r} is not empty: nothing was restored; move it and try again")
         if mounting.is_mount(dest):
-            return _fill_inside(root, dest, get, at_ns)
+            return _fill_inside(root, dest, making)
         _sweep(dest)
         dest.parent.mkdir(parents=True, exist_ok=True)
         beside = dest.with_name(f"{dest.name}{BESIDE}{uuid.uuid4().hex[:8]}")
         beside.mkdir(mode=0o700)
         try:
-            return _fill(root, dest, beside, get, at_ns)
+            return _fill(root, dest, beside, making)
         finally:
             if beside.exists():
                 _remove(beside)
@@ -77,10 +86,9 @@ def _restore(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
         ) from error
 
 
-def _fill(root: str, dest: Path, beside: Path, get: Get, at_ns: int) -> Restored:
-    making = _Making(get, at_ns)
+def _fill(root: str, dest: Path, beside: Path, making: _Making) -> Restored:
     with opened_root(beside) as fd:
-        making.folder(root, fd, b"")
+        making.all(root, fd)
         _sync(fd)
     if making.damaged:
         aside = _free(dest.with_name(dest.name + PARTIAL))
@@ -96,16 +104,15 @@ def _fill(root: str, dest: Path, beside: Path, get: Get, at_ns: int) -> Restored
     return Restored(root, dest, making.files, making.bytes, tuple(making.redacted))
 
 
-def _fill_inside(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
+def _fill_inside(root: str, dest: Path, making: _Making) -> Restored:
     """The same for a mount point. What was whole before a kill is not made again."""
     inside, ready = dest / mounting.FILLING, dest / mounting.READY
     if not ready.exists():
         if inside.exists():
             _remove(inside)
         inside.mkdir(mode=0o700)
-        making = _Making(get, at_ns)
         with opened_root(inside) as fd:
-            making.folder(root, fd, b"")
+            making.all(root, fd)
             _sync(fd)
         if making.damaged:
             raise DamagedWorkspace(making.damaged, inside)
@@ -113,7 +120,7 @@ def _fill_inside(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
     mounting.move_out(ready, dest)
     with opened_root(dest) as fd:
         os.fsync(fd)
-    files = [(path, line) for path, line in manifest.walk(root, get) if line.kind in ("f", "r")]
+    files = [(path, line) for path, line in manifest.walk(root, making.get) if line.kind in ("f", "r")]
     redacted = tuple(shown(path) for path, line in files if line.kind == "r")
     return Restored(root, dest, len(files), sum(line.size for _, line in files), redacted)
 
@@ -121,28 +128,48 @@ def _fill_inside(root: str, dest: Path, get: Get, at_ns: int) -> Restored:
 class _Making:
     """Folder by folder; what cannot be had is noted and passed over."""
 
-    def __init__(self, get: Get, at_ns: int) -> None:
-        self._get, self._at_ns = get, at_ns
+    def __init__(self, blobs: Blobs, at_ns: int, progress: Progress) -> None:
+        self._blobs, self._at_ns = blobs, at_ns
+        self._progress, self._told = progress, clock.monotonic()
         self.files = self.bytes = 0
         self.damaged: list[tuple[str, str]] = []
         self.redacted: list[str] = []
 
-    def folder(self, ref: str, fd: int, path: bytes) -> None:
-        from_thread.check_cancelled()
+    @property
+    def get(self) -> Get:
+        return self._blobs.get
+
+    def all(self, root: str, fd: int) -> None:
+        self._folder(self._lines(root, b""), fd, b"", fetched=False)
+
+    def _lines(self, ref: str, path: bytes) -> Sequence[Line]:
+        """Of a folder; none if they cannot be had."""
         try:
-            lines = manifest.entries(ref, self._get)
+            return tuple(manifest.entries(ref, self._blobs.get).values())
         except (DamagedLog, ValueError):
             self.damaged.append((shown(path), ref))
-            return
-        for name, line in lines.items():
-            if line.is_folder:
-                os.mkdir(name, 0o700, dir_fd=fd)
-                with opened(name, fd, FOLDER) as below:
-                    self.folder(line.ref, below, path + name + b"/")
-                    os.fchmod(below, line.mode)
-                    os.utime(below, ns=(self._at_ns, self._at_ns))
-            else:
-                self._leaf(line, fd, path + name)
+            return ()
+
+    def _folder(self, lines: Sequence[Line], fd: int, path: bytes, *, fetched: bool) -> None:
+        """What folders beside each other need is ``fetched`` at once, as far as it fits."""
+        from_thread.check_cancelled()
+        for part in batches([line for line in lines if not line.is_folder], _need):
+            if not fetched:
+                self._blobs.fetch(_refs(part))
+            for line in part:
+                self._leaf(line, fd, path + line.name)
+        for part in batches([line for line in lines if line.is_folder], lambda _: (1, 0)):
+            self._blobs.fetch([line.ref for line in part])
+            below = [(line, self._lines(line.ref, path + line.name + b"/")) for line in part]
+            for some in batches(below, _needs):
+                at_once = len(some) > 1  # a folder by itself may need more than fits
+                self._blobs.fetch([ref for _, inside in some if at_once for ref in _refs(inside)])
+                for line, inside in some:
+                    os.mkdir(line.name, 0o700, dir_fd=fd)
+                    with opened(line.name, fd, FOLDER) as down:
+                        self._folder(inside, down, path + line.name + b"/", fetched=at_once)
+                        os.fchmod(down, line.mode)
+                        os.utime(down, ns=(self._at_ns, self._at_ns))
 
     def _leaf(self, line: Line, fd: int, path: bytes) -> None:
         from_thread.check_cancelled()
@@ -150,13 +177,31 @@ class _Making:
             make_link(line, fd, line.name, self._at_ns)
             return
         try:
-            self.bytes += make_file(line, fd, line.name, self._get, self._at_ns)
+            content = self._blobs.content(line.ref)
+            self.bytes += make_file(line, fd, line.name, content, self._at_ns)
         except DamagedLog as error:
             self.damaged.append((shown(path), error.where.removeprefix("blob ")))
             return
         self.files += 1
         if line.kind == "r":
             self.redacted.append(shown(path))
+        if clock.monotonic() > self._told + TELL_SECONDS:
+            self._told = clock.monotonic()
+            from_thread.run_sync(self._progress, self.files, self.bytes)
+
+
+def _refs(lines: Sequence[Line]) -> list[str]:
+    """The blobs of the files among these lines; of a large one its list."""
+    return [line.ref.removeprefix("+") for line in lines if line.kind in ("f", "r")]
+
+
+def _need(line: Line) -> tuple[int, int]:
+    return (1, min(line.size, PIECE)) if line.kind in ("f", "r") else (0, 0)
+
+
+def _needs(folder: tuple[Line, Sequence[Line]]) -> tuple[int, int]:
+    found = [_need(line) for line in folder[1]]
+    return sum(count for count, _ in found), sum(size for _, size in found)
 
 
 def _sweep(dest: Path) -> None:

@@ -25,9 +25,10 @@ from harness_durable.errors import DamagedLog, DamagedWorkspace, SandboxUnavaila
 from harness_durable.events.workspace import LeftOut
 from harness_durable.workspace import manifest
 from harness_durable.workspace.contents import Reader, TooLarge
-from harness_durable.workspace.manifest import Get, Line, shown
+from harness_durable.workspace.fetching import Blobs
+from harness_durable.workspace.manifest import Line, shown
 from harness_durable.workspace.opening import FOLDER, Files, opened, opened_root
-from harness_durable.workspace.reading import Read, getter
+from harness_durable.workspace.reading import Read
 from harness_durable.workspace.scanner import STAGE
 from harness_durable.workspace.writing import make_file, make_link
 
@@ -46,15 +47,15 @@ async def roll_back(place: Path, now: str, target: str, read: Read) -> RolledBac
 
     Raises ``DamagedWorkspace``, ``WorkspaceMissing`` and ``SandboxUnavailable`` (no space, no access) before
     anything was changed. Killed in the middle it has done a part: a scan, and the same again, do the rest."""
-    return await anyio.to_thread.run_sync(partial(_roll_back, place, now, target, getter(read)))
+    return await anyio.to_thread.run_sync(partial(_roll_back, place, now, target, Blobs(read)))
 
 
-def _roll_back(place: Path, now: str, target: str, get: Get) -> RolledBack:
+def _roll_back(place: Path, now: str, target: str, blobs: Blobs) -> RolledBack:
     place = place.resolve()
     with opened_root(place) as fd:
         try:
             with _stage(place, fd) as stage:
-                back = _Back(get, stage)
+                back = _Back(blobs, stage)
                 back.prepare(now, target, b"")
                 if back.damaged:
                     raise DamagedWorkspace(back.damaged, None)
@@ -83,8 +84,8 @@ def _stage(place: Path, fd: int) -> Generator[int]:
 class _Back:
     """``prepare`` writes what will be needed, named by its path's hash; ``folder`` uses it."""
 
-    def __init__(self, get: Get, stage: int) -> None:
-        self._get, self._stage = get, stage
+    def __init__(self, blobs: Blobs, stage: int) -> None:
+        self._blobs, self._get, self._stage = blobs, blobs.get, stage
         self._reader = Reader(Files(), _name, from_thread.check_cancelled, lambda _: None)
         self.damaged: list[tuple[str, str]] = []
         self.written = self.removed = 0
@@ -101,7 +102,7 @@ class _Back:
                 elif line.kind == "l":
                     make_link(line, self._stage, _staged(path + name))
                 else:
-                    make_file(line, self._stage, _staged(path + name), self._get)
+                    make_file(line, self._stage, _staged(path + name), self._blobs.content(line.ref))
             except DamagedLog as error:
                 self.damaged.append((shown(path + name), error.where.removeprefix("blob ")))
 

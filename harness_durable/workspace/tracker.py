@@ -1,4 +1,4 @@
-"""The snapshots of one workspace: what the runtime calls, in the order scan, append, landed.
+"""The snapshots of one workspace: what the runtime calls, in the order scan, append, landed, remember.
 
 The walk runs in a worker thread and asks the World through the event loop. What surprises: nothing here
 changes by a scan. Only ``landed``, after the append returned, makes its result what is known; so a failure
@@ -10,6 +10,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import msgspec
 
 from harness_durable import clock
 from harness_durable.events.workspace import MAX_CHANGES, Change, Counts, LeftOut
-from harness_durable.workspace import known as cache
+from harness_durable.workspace import known
 from harness_durable.workspace.differences import changes
 from harness_durable.workspace.ignoring import Own
 from harness_durable.workspace.known import Known
@@ -35,6 +36,9 @@ STUCK = (
     "the look before is still waiting for the file system, so none was begun; see whether the file system of "
     "the workspace answers"
 )
+
+REMEMBER_SECONDS = 5.0
+"""How long an outcome waits for the cache to be written: a crash meanwhile would cost a full read."""
 
 MAX_LEFT = 100
 """Paths of what is left out, or torn, that an event names."""
@@ -90,11 +94,12 @@ class Tracker:
             limits, outside=tuple(path.resolve() for path in limits.outside)
         )
         self._own = Own(self._limits)
-        self._cache, self._owner = cache, f"{os.uname().nodename}:{os.fspath(self._place)}"
+        owner = f"{os.uname().nodename}:{os.fspath(self._place)}"
+        self._cache = known.CacheFile(cache, owner) if cache is not None else None
         self._put, self._missing, self._read, self._processes = put, missing, read, processes
         self._known: Known | None = None
         self._pending: Known | None = None
-        self._dirty = False
+        self._dirty, self._landings = False, 0
         self._unsaid: set[str] = set()
         self._idle = threading.Event()
         self._idle.set()
@@ -102,7 +107,7 @@ class Tracker:
 
     def remembered(self) -> str:
         """The root that was last recorded on this host, as far as is known; blocks for milliseconds."""
-        stored = cache.load(self._cache, self._owner) if self._cache is not None else None
+        stored = self._cache.load() if self._cache is not None else None
         return stored.root if stored is not None else ""
 
     async def scan(self, parent: str) -> Scanned:
@@ -131,14 +136,23 @@ class Tracker:
         return Scanned(parent, skipped="timeout", why=why, ms=_ms_since(began))
 
     def landed(self, scanned: Scanned) -> None:
-        """The append with this result returned (or it changed nothing): the next scan starts from here."""
+        """The append with this result returned (or it changed nothing): the next scan starts from here. Then
+        ``remember`` it."""
         if self._pending is None or scanned.skipped or self._pending.root != scanned.root:
             return
         self._known, self._pending = self._pending, None
         self._unsaid.clear()
-        if self._cache is not None and self._dirty:
-            cache.save(self._cache, self._owner, self._known)
-            self._dirty = False
+        self._landings += 1
+
+    async def remember(self) -> None:
+        """What is known is on the disk, for the next worker; or that takes too long, and goes on without us.
+        Also if we are cancelled: who has to read all again loses more."""
+        if self._cache is None or self._known is None or not self._dirty:
+            return
+        self._dirty = False
+        save = partial(self._cache.save, self._known, self._landings)
+        with anyio.move_on_after(REMEMBER_SECONDS, shield=True):
+            await anyio.to_thread.run_sync(save, abandon_on_cancel=True)
 
     def _work(self, parent: str, stop: threading.Event) -> tuple[Scanned, Known | None]:
         """In the worker thread."""
@@ -160,7 +174,7 @@ class Tracker:
         async def put(blobs: Mapping[str, bytes]) -> None:
             await self._put(blobs)
 
-        known = self._known_of(parent)
+        have = self._known_of(parent)
         sink = Sink(
             lambda names: anyio.from_thread.run(missing, names),
             lambda blobs: anyio.from_thread.run(put, blobs),
@@ -177,7 +191,7 @@ class Tracker:
         try:
             if not parent:
                 self._measure(around)
-            scan = Scan(self._place, self._limits, self._own, known, around)
+            scan = Scan(self._place, self._limits, self._own, have, around)
             new = scan.run()
             blobs = sink.finish() if new.root != parent else {}
         except OverLimit as error:
@@ -186,7 +200,7 @@ class Tracker:
             why = f"{error.strerror or error}; the next step tries again"
             return Scanned(parent, skipped="error", why=why), None
         check()
-        return self._result(known, new, scan, sink, blobs), new
+        return self._result(have, new, scan, sink, blobs), new
 
     def _measure(self, around: Surroundings) -> None:
         """Before the first snapshot: whether there can be one, without storing half of it."""
@@ -195,23 +209,23 @@ class Tracker:
 
     def _known_of(self, parent: str) -> Known:
         """What is known of that root. A result that never heard of its append's success is as good."""
-        for known in (self._known, self._pending):
-            if known is not None and known.root == parent:
-                return known
+        for have in (self._known, self._pending):
+            if have is not None and have.root == parent:
+                return have
         if self._cache is not None and parent:
-            stored = cache.load(self._cache, self._owner)
+            stored = self._cache.load()
             if stored is not None and stored.root == parent:
                 return stored
-        return cache.from_manifest(parent, getter(self._read))
+        return known.from_manifest(parent, getter(self._read))
 
-    def _result(self, known: Known, new: Known, scan: Scan, sink: Sink, blobs: dict[str, bytes]) -> Scanned:
-        listed = _changes(known, new)
+    def _result(self, old: Known, new: Known, scan: Scan, sink: Sink, blobs: dict[str, bytes]) -> Scanned:
+        listed = _changes(old, new)
         named = tuple(islice(listed, MAX_CHANGES))
         kinds = Counter(change.op for change in named)
         kinds.update(change.op for change in listed)
         left = [LeftOut(shown(path), reason) for path, reason in sorted(scan.left)]
-        new.said = cache.digest(left)
-        changed = new.root != known.root or new.said != known.said
+        new.said = known.digest(left)
+        changed = new.root != old.root or new.said != old.said
         self._dirty = self._dirty or changed or scan.files.count > 0
         counts = Counts(kinds["added"], kinds["modified"], kinds["removed"])
         return Scanned(
@@ -222,22 +236,22 @@ class Tracker:
             counts.total - len(named),
             sink.new_bytes,
             sink.stored_bytes,
-            None if new.said == known.said else tuple(left[:MAX_LEFT]),
+            None if new.said == old.said else tuple(left[:MAX_LEFT]),
             max(0, len(left) - MAX_LEFT),
             tuple(shown(path) for path in sorted(scan.torn)[:MAX_LEFT]),
             opened=scan.files.count,
         )
 
 
-def _changes(known: Known, new: Known) -> Iterator[Change]:
-    return changes(known.root, new.root, _entries(known), _entries(new))
+def _changes(old: Known, new: Known) -> Iterator[Change]:
+    return changes(old.root, new.root, _entries(old), _entries(new))
 
 
-def _entries(known: Known) -> Callable[[bytes, str], dict[bytes, Line]]:
+def _entries(have: Known) -> Callable[[bytes, str], dict[bytes, Line]]:
     """A folder's lines from the cache instead of the World."""
 
     def entries(path: bytes, ref: str) -> dict[bytes, Line]:
-        folder = known.folders.get(path) if ref else None
+        folder = have.folders.get(path) if ref else None
         return {} if folder is None else {name: parse(entry[2]) for name, entry in folder.entries.items()}
 
     return entries

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
-from harness_durable.workspace.manifest import Get, Line, content, target
+from harness_durable.workspace.manifest import Line, target
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def make_file(line: Line, at: int, name: bytes, get: Get, at_ns: int | None = None) -> int:
+def make_file(line: Line, at: int, name: bytes, content: Iterable[bytes], at_ns: int | None = None) -> int:
     """Content, mode and times of a new file in the folder ``at``; gives its bytes. Raises ``OSError``, and
-    what ``get`` raises; then no file is left."""
+    what ``content`` raises; then no file is left."""
     fd = os.open(name, NEW, 0o600, dir_fd=at)
     size = 0
     try:
-        for piece in content(line.ref, get):
+        for piece in content:
             size += _write(fd, piece)
         os.fchmod(fd, line.mode)
         if at_ns is not None:

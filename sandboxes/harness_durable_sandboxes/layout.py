@@ -42,6 +42,18 @@ class StartedBefore(SandboxUnavailable):
     """There is a life of that id; it was not touched."""
 
 
+class DiskFull(SandboxUnavailable):
+    """There is no room for a life."""
+
+    why = "disk_full"
+
+
+def not_started(error: OSError, root: Path) -> SandboxUnavailable:
+    """What is to be raised for a life that could not be laid out below ``root``."""
+    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else SandboxUnavailable
+    return kind(f"cannot start a life: {error}; see to {root}")
+
+
 def host(root: Path) -> str:
     """``NAME/BOOT/ROOT``: a life can be here only if all three are the same. Names alone would not do:
     containers may share one, and so may machines that were cloned."""

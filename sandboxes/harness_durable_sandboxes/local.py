@@ -73,9 +73,7 @@ class LocalSandbox:
             with anyio.CancelScope(shield=True):
                 await self.reap(ref, epoch)
             if isinstance(error, OSError):
-                raise SandboxUnavailable(
-                    f"cannot start a life: {error}; see to {self._lives.root}"
-                ) from error
+                raise layout.not_started(error, self._lives.root) from error
             raise
 
     async def attach(self, ref: LifeRef, epoch: int) -> Link:

@@ -118,3 +118,8 @@ def test_scratch_has_a_folder_of_its_own(cli: Cli) -> None:
 def test_doctor_shows_the_settings_of_durable_files(cli: Cli) -> None:
     told = cli("doctor", "--quick", env={"HARNESS_DURABLE_WORKSPACE_EXCLUDE": "*.bin;tmp/"}).stdout.decode()
     assert "HARNESS_DURABLE_WORKSPACE_EXCLUDE" in told and "*.bin" in told
+
+
+def test_a_rollback_with_nothing_to_roll_back_says_so(worked: Cli) -> None:
+    done = worked("recover", "s", "--workspace", "rollback")
+    assert done.returncode == 0 and "nothing is rolled back" in done.stderr.decode()

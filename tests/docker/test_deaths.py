@@ -18,10 +18,12 @@ from harness_durable.sandbox import Ending, LifeRef
 from harness_durable.testing.sandboxes.bench import PATH, everything, said_by
 from harness_durable_sandboxes.docker import DockerSandbox
 from harness_durable_sandboxes.docker import engine as engines
-from harness_durable_sandboxes.docker.ending import ending
+from harness_durable_sandboxes.docker import life as life_module
+from harness_durable_sandboxes.docker.ending import by_whom, ending
 from harness_durable_sandboxes.docker.engine import Refused
 from harness_durable_sandboxes.docker.life import remove
 from harness_durable_sandboxes.link import KeeperLink
+from harness_durable_sandboxes.lives import run_of
 from tests.docker.engine_kit import IMAGE, Engine, given, running
 from tests.docker.life_kit import container, life, reaped, spec
 from tests.sandboxes.keeper_kit import until
@@ -46,6 +48,18 @@ async def _is_gone(sandbox: DockerSandbox, ref: LifeRef) -> bool:
 async def test_a_life_that_goes_on_has_no_ending(sandbox: DockerSandbox, workspace: Path) -> None:
     async with life(sandbox, spec(workspace, "cat")) as (ref, _):
         assert await sandbox.ending(ref) is None
+
+
+async def test_a_keeper_that_still_answers_may_have_said_why_it_goes(
+    sandbox: DockerSandbox, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever hears that the harness was ended asks at once."""
+    monkeypatch.setattr(life_module, "_NOTICE_SECONDS", 0.0)
+    async with life(sandbox, spec(workspace, "cat")) as (ref, _):
+        (run_of(ref) / "exit.json").write_text('{"why": "sigterm", "oom_kill": 0}')
+        found = await sandbox.ending(ref)
+        assert found is not None
+        assert found.why == "stopped"
 
 
 async def test_a_harness_that_ends_is_not_the_end_of_its_life(
@@ -165,6 +179,29 @@ async def test_a_command_whose_container_is_killed_is_the_machinery_s_fault(
             await sandbox.exec(command, cwd=workspace, env={"PATH": PATH}, timeout=60)
 
 
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["hd-x"], "stopped"),
+        (["another"], "engine_restarted"),
+        ([], "engine_restarted"),
+        (["another"] * 256, "stopped"),
+    ],
+)
+async def test_a_restart_is_told_only_by_an_engine_that_would_remember(
+    names: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Remembers:
+        def events(self, **_: object) -> list[dict[str, object]]:
+            return [{"Actor": {"Attributes": {"name": name}}} for name in names]
+
+    engine = engines.Engine()
+    monkeypatch.setattr(engine, "ask", lambda ask: ask(Remembers()))  # pyright: ignore
+    assert (await by_whom(engine, "hd-x", Ending("stopped", "it was"))).why == why
+    killed = Ending("killed", "it was")
+    assert await by_whom(engine, "hd-x", killed) is killed
+
+
 def test_of_a_life_that_never_began_nothing_is_told(tmp_path: Path) -> None:
     assert ending(tmp_path, None) is None
 
@@ -191,13 +228,14 @@ async def test_an_engine_that_goes_and_comes_back(tmp_path: Path, monkeypatch: p
         for ask in (sandbox.ending(ref), sandbox.list_lives(), sandbox.reap(ref)):
             with pytest.raises(SandboxUnavailable, match="start it"):
                 await ask
-        with pytest.raises(SandboxUnavailable, match="start it"):
+        with pytest.raises(SandboxUnavailable, match="start it") as away:
             await sandbox.start(spec(workspace, "cat", life="other"), 1)
+        assert away.value.why == "unreachable"
         assert Path(ref.run_dir).exists(), "it is not forgotten"  # noqa: ASYNC240
         engine.start("--live-restore")
         found = await sandbox.ending(ref)
         assert found is not None
-        assert found.why == "stopped"
+        assert found.why == "engine_restarted"
         await reaped(sandbox, ref)
         assert [one.ref.life for one in await sandbox.list_lives()] == ["other"]
         await sandbox.reap(sandbox.locate("other"))
@@ -227,8 +265,9 @@ async def test_a_full_disk_is_the_machinery_s_fault(
     engine: Engine, workspace: Path, small_disk: Path
 ) -> None:
     sandbox = DockerSandbox(small_disk, {"image": IMAGE})
-    with pytest.raises(SandboxUnavailable, match="No space left"):
+    with pytest.raises(SandboxUnavailable, match="No space left") as full:
         await sandbox.start(spec(workspace, "cat", files={"large": os.urandom(1 << 20)}), 1)
+    assert full.value.why == "disk_full"
     assert await sandbox.list_lives() == []
 
 

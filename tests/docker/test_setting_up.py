@@ -124,8 +124,9 @@ async def test_an_image_that_is_not_here_is_named_with_the_command_that_helps(
     help_ = "--sandbox docker --sandbox-option image=example.com/nothing:1"
     with pytest.raises(BadSetting, match=re.escape(help_)):
         await sandbox.ready(options)
-    with pytest.raises(BadSetting, match=re.escape(help_)):
+    with pytest.raises(BadSetting, match=re.escape(help_)) as missing:
         await sandbox.start(spec(workspace, "cat", options=options), 1)
+    assert missing.value.why == "image_missing"
     with pytest.raises(BadSetting, match="--sandbox docker`"):
         await sandbox.ready({"image": OURS})
     assert await sandbox.list_lives() == []

@@ -210,7 +210,7 @@ async def test_a_turn_goes_on_when_the_engine_is_back(tmp_path: Path, other: Eng
         report = await examine(scene, Expectation(once=("slow",)))
         assert (report.violations, report.lives, report.unknown) == ([], 2, 1), scene.tail()
         lost = (await ends(scene))[0]
-        assert lost.why == "stopped"
+        assert lost.why == "engine_restarted"
         assert other.names() == []
 
 

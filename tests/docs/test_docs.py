@@ -24,7 +24,8 @@ import pytest
 
 import harness_durable
 from harness_durable.cli.main import COMMANDS
-from harness_durable.settings import PREFIX, Settings
+from harness_durable.origins import PREFIX
+from harness_durable.settings import Settings
 from tests.worlds.postgres_support import cluster, fresh_schema
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,9 @@ import pytest
 from click import Command
 
 from harness_durable.cli.worker import worker
+from harness_durable.origins import PREFIX
 from harness_durable.runtime.lives import LEAVE_SECONDS
-from harness_durable.settings import PREFIX, Settings
+from harness_durable.settings import Settings
 from harness_durable.world import ANSWER_SECONDS
 from tests.worlds.postgres_support import cluster
 

@@ -120,15 +120,19 @@ class Rig(ABC):
 
     inbox: Inbox
 
-    async def work(self) -> Session:
+    def equipment(self) -> Equipment:
+        """A worker's, within this process."""
+        return Equipment(self._settings(), tools=self.tools)
+
+    async def work(self, session: str = SESSION) -> Session:
         """Drive until the session is idle; the state then."""
-        equipment = Equipment(self._settings(), tools=self.tools)
+        equipment = self.equipment()
         try:
             async with Worker.open(self.world, equipment) as worker:
-                await worker.drive(SESSION)
+                await worker.drive(session)
         finally:
             await equipment.aclose()
-        return await self.state()
+        return await Reader(self.world, session).load()
 
     async def say(self, text: str, message: str = "m-1") -> Session:
         """Send a message and drive until the session is idle."""

@@ -54,18 +54,20 @@ class Rig:
             await inbox.accept(message, "do it")
         return inbox
 
-    async def drive(self, *scripts: Script, roll_back: bool = False) -> Session:
+    async def drive(self, *scripts: Script, roll_back: bool = False, session: str = SESSION) -> Session:
         """Until nothing is left to do; the state then."""
         with anyio.fail_after(20):
-            await (await self.driver(self.equipment(*scripts), roll_back=roll_back)).run()
-        return await self.state()
+            await (await self.driver(self.equipment(*scripts), roll_back=roll_back, session=session)).run()
+        return await self.state(session)
 
-    async def driver(self, equipment: Equipment, *, roll_back: bool = False) -> Driver:
+    async def driver(
+        self, equipment: Equipment, *, roll_back: bool = False, session: str = SESSION
+    ) -> Driver:
         owner = next(self.workers)
         if roll_back:
-            equipment.rollback.add(SESSION)
+            equipment.rollback.add(session)
         await self.world.register(owner)
-        claim = await self.world.claim_session(owner, SESSION, take_over=True)
+        claim = await self.world.claim_session(owner, session, take_over=True)
         return await Driver.open(self.world, claim, owner, equipment, lambda: True)
 
     def on(self, host: str) -> Path:
@@ -91,11 +93,11 @@ class Rig:
         self._death.cancel()
         await anyio.sleep_forever()
 
-    async def state(self) -> Session:
-        return await Reader(self.world, SESSION).load()
+    async def state(self, session: str = SESSION) -> Session:
+        return await Reader(self.world, session).load()
 
-    async def commits(self) -> list[ev.WorkspaceCommitted]:
-        entries = [entry.event async for entry in Reader(self.world, SESSION).entries()]
+    async def commits(self, session: str = SESSION) -> list[ev.WorkspaceCommitted]:
+        entries = [entry.event async for entry in Reader(self.world, session).entries()]
         return [event for event in entries if isinstance(event, ev.WorkspaceCommitted)]
 
     async def told(self) -> list[tuple[str, dict[str, int]]]:

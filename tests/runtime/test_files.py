@@ -6,7 +6,7 @@ import mmap
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -14,10 +14,13 @@ import pytest
 
 from harness_durable import workspace
 from harness_durable.adapter import LifeContext, TurnEnd
+from harness_durable.cli import rollback
+from harness_durable.errors import HarnessDied
+from harness_durable.journal import Reader
 from harness_durable.journal.calls import Told
 from harness_durable.sandbox import LifeRef, Link
+from harness_durable.workspace import restoring, sink
 from harness_durable.workspace import rollback as rollback_module
-from harness_durable.workspace import sink
 from harness_durable.worlds import open_world
 from tests.runtime.files_kit import Rig, calls, tree, writes
 from tests.runtime.kit import Store, completes
@@ -136,7 +139,7 @@ async def test_what_was_seen_and_not_appended_is_seen_again(tmp_path: Path) -> N
 
     await rig.drive(calls(writes("a.txt", "a"), writes("b.txt", "b"), then=trouble))
     assert await rig.told() == [("turn_start", {"added": 1}), ("call", {"added": 1}), ("call", {"added": 1})]
-    named = await workspace.names((await rig.commits())[-1].root, lambda name: world.blob(SESSION, name))
+    named = await workspace.names([(await rig.commits())[-1].root], lambda name: world.blob(SESSION, name))
     assert await world.missing_blobs(SESSION, named) == set()
 
 
@@ -223,6 +226,8 @@ async def test_a_rollback_is_by_wish_only_and_keeps_what_it_undid_in_the_log(rig
     await rig.accept("m-1")
     await rig.lost_in(calls(writes("a.txt", "a"), writes("kept.txt", "spoilt"), then=rig.dies))
     (rig.workspace / "ignored").write_text("mine")
+    before = await rig.state()
+    assert rollback.hopeless(before) == ""
     state = await rig.drive(completes(), roll_back=True)
     assert tree(rig.workspace) == {
         ".gitignore": "ignored\n",
@@ -230,10 +235,54 @@ async def test_a_rollback_is_by_wish_only_and_keeps_what_it_undid_in_the_log(rig
         "ignored": "mine",
         "kept.txt": "one\n",
     }
+    reader = Reader(rig.world, SESSION)
+    [found] = [e.seq async for e in reader.entries() if getattr(e.event, "cause", "") == "found"]
+    assert (
+        f"as they were at the last recorded step again; what lay there instead is kept at event {found}"
+        in (await rollback.told(reader, before))
+    )
     commits = await rig.commits()
     assert [step.cause for step in commits] == ["turn_start", "call", "found", "restored"]
     assert commits[-1].root == commits[1].root
     assert any("were put back" in (m.text.text or "") for m in state.messages.values() if m.remark)
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [("all", "nothing had to be rolled back"), ("nothing", "were gone, and were made anew")]
+)
+async def test_a_rollback_of_what_needs_none_says_so(rig: Rig, left: str, said: str) -> None:
+    await rig.accept("m-1")
+    await rig.lost_in(calls(writes("a.txt", "a"), lambda _: None, then=rig.dies))
+    if left == "nothing":
+        shutil.rmtree(rig.workspace)
+    before = await rig.state()
+    await rig.drive(completes(), roll_back=True)
+    assert said in await rollback.told(Reader(rig.world, SESSION), before)
+    assert tree(rig.workspace) == {"a.txt": "a", "kept.txt": "one\n"}
+
+
+async def test_a_rollback_before_any_turn_undoes_nothing_then_or_later(rig: Rig) -> None:
+    inbox = await rig.accept("m-1")
+    await rig.drive(completes())
+    await inbox.accept("m-2", "go on")
+    (rig.workspace / "mine.txt").write_text("by a person")
+    before = await rig.state()
+    assert "no turn had begun" in rollback.hopeless(before)
+    await rig.drive(calls(writes("a.txt", "a"), then=_dies_once()), completes(), roll_back=True)
+    assert tree(rig.workspace) == {"a.txt": "a", "kept.txt": "one\n", "mine.txt": "by a person"}
+    assert "restored" not in [step.cause for step in await rig.commits()]
+
+
+def _dies_once() -> Callable[[LifeContext], Awaitable[None]]:
+    async def dies(ctx: LifeContext) -> None:
+        raise HarnessDied(1, "")
+
+    return dies
+
+
+async def test_what_is_not_in_the_log_cannot_be_rolled_back(rig: Rig) -> None:
+    await rig.accept("m-1", files="kept")
+    assert "files = kept" in rollback.hopeless(await rig.state())
 
 
 async def test_a_turn_that_is_stopped_where_the_files_are_lost_does_not_take_an_empty_folder_for_them(
@@ -423,6 +472,21 @@ async def test_a_large_first_snapshot_says_how_far_it_is(rig: Rig, monkeypatch: 
     assert len(stored) >= 2 and stored == sorted(stored) and 4 <= stored[-1] <= 8
     first = (await rig.commits())[0]
     assert first.counts.added == 9 and first.stored_bytes > 8 << 20
+
+
+async def test_making_many_files_anew_says_how_far_it_is(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(rig.workspace, {f"f{number}": "x" * 40_000 for number in range(50)})
+    inbox = await rig.accept("m-1")
+    await rig.drive(completes())
+    shutil.rmtree(rig.workspace)
+    monkeypatch.setattr(restoring, "TELL_SECONDS", -1.0)
+    await inbox.accept("m-2", "go on")
+    driver = await rig.driver(rig.equipment(completes()))
+    said: list[str] = []
+    driver.lives.files.show = said.append
+    await driver.run()
+    assert said[0] == "restoring the files of the workspace" and said[-1] == ""
+    assert "restoring the files of the workspace: 51 files, 2 MB so far" in said
 
 
 async def test_what_processes_of_the_life_have_mapped_is_looked_at(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,11 +142,29 @@ async def test_a_sandbox_that_cannot_be_asked_holds_up_no_other(
     equipment = equipped(None, Away(), run_dir=tmp_path)
     assert equipment.sandboxes() == ["local"]
     (tmp_path / "docker").mkdir()
+    assert equipment.sandboxes() == ["local"], "there is no life in it"
+    (tmp_path / "docker/L1").mkdir()
     assert equipment.sandboxes() == ["local", "docker"]
     equipment = Equipment(equipment.settings, _sandboxes={"local": Away(), "docker": here})
     here.put("L1", "deleted", equipment.origin)
     assert await swept(world, equipment) == ["L1"]
     assert any("in local could not be looked for: its engine" in message for message in caplog.messages)
+
+
+async def test_a_local_life_is_found_by_a_worker_that_uses_another_sandbox(tmp_path: Path) -> None:
+    """As after a change of the default: a crash before it left lives that nobody would look for."""
+
+    class Away(Host):
+        async def list_lives(self) -> Sequence[FoundLife]:
+            raise SandboxUnavailable("its engine is away; start it")
+
+    settings = equipped(None, None, run_dir=tmp_path / "run", sandbox="docker").settings
+    equipment = Equipment(settings, _sandboxes={"docker": Away()})
+    left = tmp_path / "run/L1"
+    left.mkdir(parents=True)
+    (left / "origin.json").write_text(json.dumps({"session": "deleted", "origin": equipment.origin}))
+    assert await swept(Store(), equipment) == ["L1"]
+    assert not left.exists()
 
 
 async def test_lives_of_other_apps_and_other_worlds_are_none_of_our_business() -> None:

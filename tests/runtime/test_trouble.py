@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +10,14 @@ import anyio
 import pytest
 
 from harness_durable.adapter import LifeContext, TurnEnd
-from harness_durable.errors import Conflict, StorageUnavailable, WriterFenced
+from harness_durable.errors import (
+    Conflict,
+    HarnessMissing,
+    SandboxUnavailable,
+    StorageUnavailable,
+    WorkspaceMissing,
+    WriterFenced,
+)
 from harness_durable.journal import Inbox, Reader
 from harness_durable.journal.calls import Told
 from harness_durable.journal.requests import body_of
@@ -252,3 +260,26 @@ async def test_answers_that_died_with_a_worker_are_closed_before_the_next_life()
     )
     state = await driven(world, equipped())
     assert (state.model_calls[call].status, state.turns["m-1"].status) == ("lost", "completed")
+
+
+class NoRoom(SandboxUnavailable):
+    why = "disk_full"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [
+        (NoRoom("no room; free some"), "disk_full"),
+        (SandboxUnavailable("out of order; repair it"), ""),
+        (WorkspaceMissing("the folder is not there; make it"), "workspace_missing"),
+        (HarnessMissing("it is not installed; install it"), "harness_missing"),
+    ],
+)
+async def test_why_a_life_could_not_begin_is_a_word_in_the_log(trouble: Exception, why: str) -> None:
+    world, place = Store(), Place()
+    await accepted(world, "m-1")
+    place.start_fails = [trouble]
+    with contextlib.suppress(BaseExceptionGroup):
+        await driven(world, equipped(place=place))
+    first = next(iter((await state_of(world)).lives.values()))
+    assert (first.reason, first.why, first.ended is not None) == (str(trouble), why, True)

@@ -26,7 +26,7 @@ FULL: Log = [
     ev.PermissionRequested("p1", "b", "Bash", "L1"),
     ev.PermissionResolved("p1", True, "anna"),
     ev.SteerAccepted("m-2", "m-1", TEXT),
-    ev.LifeEnded("L1", "it died", -9),
+    ev.LifeEnded("L1", "it died", -9, "oom", 2),
     ev.TurnInterrupted("m-1", "it died"),
     ev.SessionClaimed(2, "w2", "here", 2),
     ev.ToolUnknown("b", TEXT),
@@ -56,6 +56,10 @@ def test_a_whole_turn_with_a_crash_in_it() -> None:
     assert [(life.number, life.reason, life.rung) for life in session.lives.values()] == [
         (1, "it died", "start"),
         (2, "done", "continue"),
+    ]
+    assert [(life.code, life.why, life.oom_kills) for life in session.lives.values()] == [
+        (-9, "oom", 2),
+        (0, "", 0),
     ]
     assert [call.outcome for call in session.tool_calls.values()] == ["completed", "unknown"]
     assert session.model_calls["m1"].replays == ["L2"]

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
+from harness_durable import clock
 from harness_durable import events as ev
 from harness_durable.errors import StorageUnavailable
 from harness_durable.fold import fold
@@ -14,6 +15,7 @@ from harness_durable.fold.workspace import FOUND
 from harness_durable.journal import Inbox, Journal
 from harness_durable.state import Session
 from harness_durable.workspace import Scanned
+from tests.runtime.kit import HandClock
 from tests.unit.memory_world import OWNER, MemoryWorld
 from tests.unit.session_kit import AGENT, SESSION, asked, kinds, life
 
@@ -36,7 +38,7 @@ class Tracks:
         self.running -= 1
         return self.next.pop(0) if len(self.next) > 1 else self.next[0]
 
-    def landed(self, scanned: Scanned) -> None:
+    async def landed(self, scanned: Scanned) -> None:
         self.landings.append(scanned.root)
 
 
@@ -121,6 +123,54 @@ async def test_nothing_changed_is_no_event_and_a_failure_is_one_that_has_the_old
     await journal.files_committed("found")
     assert (await kinds(world, "workspace.")) == ["workspace.committed"] * 3
     assert (journal.state.files.uncovered_seq, tracks.landings) == (0, ["r1", "r1", "r1"])
+
+
+async def test_looks_that_take_too_long_cost_a_tenth_of_the_time_and_are_made_at_the_turns_end() -> None:
+    late = Scanned("r0", skipped="timeout", why="not finished within 20 s", ms=20_000)
+    world, tracks, hands = (
+        MemoryWorld(),
+        Tracks(seen("r0"), late, late, seen("r4"), late, seen("r5")),
+        HandClock(),
+    )
+    with clock.use(hands):
+        journal = await driven(world, tracks)
+
+        async def looks_at(call: str) -> int:
+            await asked(journal, (call, "Bash", {"n": call}), origin="builtin")
+            await journal.tool_gate(call, "L1")
+            await finished(journal, call)
+            return len(tracks.parents)
+
+        assert [await looks_at("a1"), await looks_at("a2")] == [1, 2]
+        since = journal.state.files.uncovered_seq
+        assert since and [await looks_at("a3"), await looks_at("a4")] == [2, 2]
+        await hands.advance(199)
+        assert await looks_at("a5") == 2
+        await hands.advance(2)
+        assert [await looks_at("a6"), await looks_at("a7")] == [3, 3]
+        assert journal.state.files.uncovered_seq == since
+        assert all(
+            call.outcome == "completed" for call in journal.state.tool_calls.values() if call.id[0] == "a"
+        )
+        await journal.turn_completed("done")
+        assert (len(tracks.parents), journal.state.files.root, journal.state.files.uncovered_seq) == (
+            4,
+            "r4",
+            0,
+        )
+        assert await kinds(world, "workspace.") == ["workspace.committed"] * 4
+
+
+async def test_a_look_that_hangs_is_not_asked_for_at_every_outcome() -> None:
+    stuck, hands = Scanned("", skipped="timeout", why="still waiting", ms=0), HandClock()
+    tracks = Tracks(stuck, stuck, seen("r1"))
+    with clock.use(hands):
+        journal = await driven(MemoryWorld(), tracks)
+        await finished(journal, "c1")
+        await finished(journal, "c2")
+        assert len(tracks.parents) == 1
+        await journal.files_committed("found")
+        assert len(tracks.parents) == 2
 
 
 async def test_who_lost_the_race_for_the_head_writes_the_same_look() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness_durable.errors import DamagedLog
-from harness_durable.payload import INLINE, Packed, Payload, clean, compress, expand, pack, pack_text
+from harness_durable.payload import INLINE, Packed, Packing, Payload, clean, compress, expand, pack, pack_text
 
 
 def back(packed: Packed) -> bytes:
@@ -44,6 +44,28 @@ def test_bytes_come_back_as_they_went_in(raw: bytes) -> None:
     packed = pack(raw)
     assert back(packed) == raw
     assert packed.payload.size == len(raw)
+
+
+@pytest.mark.parametrize("size", [0, 1, INLINE - 1, INLINE, INLINE + 1, 5 * INLINE])
+@pytest.mark.parametrize("piece", [7, 1000, INLINE, 6 * INLINE])
+@pytest.mark.parametrize("fill", ["text", "noise"])
+def test_what_is_packed_piece_by_piece_is_what_is_packed_at_once(size: int, piece: int, fill: str) -> None:
+    chance = random.Random(size)
+    raw = ("ein Wort, " * size).encode()[:size] if fill == "text" else chance.randbytes(size)
+    packing = Packing()
+    for start in range(0, size, piece):
+        packing.add(raw[start : start + piece])
+    packed = packing.packed(raw)
+    assert packed.payload == pack(raw).payload
+    assert back(packed) == raw
+    stored, plain = ([len(blob) for blob in each.blobs.values()] for each in (packed, pack(raw)))
+    assert stored == pytest.approx(plain, rel=0.01)
+
+
+def test_a_body_that_is_not_its_pieces_is_packed_as_it_is() -> None:
+    packing = Packing()
+    packing.add(b"a" * 2 * INLINE)
+    assert packing.packed(b"b" * 3 * INLINE) == pack(b"b" * 3 * INLINE)
 
 
 @given(st.binary(max_size=2000))

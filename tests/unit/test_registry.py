@@ -7,7 +7,6 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from harness_durable import registry
 from harness_durable.errors import BadSetting, UnknownName
 from harness_durable.registry import BUILT_IN, Room, known, load
 
@@ -20,10 +19,10 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     """What other people's packages have registered."""
     points: list[EntryPoint] = []
 
-    def entry_points(*, group: str, name: str | None = None) -> list[EntryPoint]:
-        return [point for point in points if point.group == group and name in (None, point.name)]
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        return [point for point in points if point.group == group]
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
     return points
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from harness_durable.errors import BadSetting
-from harness_durable.settings import FILE, Resolved, Settings, resolve
+from harness_durable.origins import FILE, where
+from harness_durable.settings import Resolved, Settings, resolve
 
 SECRET = "sk-canary-5f0c"
 
@@ -183,6 +184,40 @@ def test_a_bad_number_that_a_flag_overrides_is_no_matter(tmp_path: Path) -> None
         warnings.simplefilter("error")
         found = resolved(tmp_path, env={"HARNESS_DURABLE_CONCURRENCY": "0"}, concurrency=3)
     assert (found.settings.concurrency, found.origins["concurrency"]) == (3, "flag")
+
+
+# ----------------------------------------------------------------- the World and the app, and no more
+
+
+@pytest.mark.parametrize("flags", [{}, {"world": "sqlite:flag"}, {"app": "flag"}, {"world": ""}])
+@pytest.mark.parametrize("env", [{}, {"WORLD": "sqlite:env"}, {"APP": "env", "WORLD": ""}, {"APP": "\udcff"}])
+@pytest.mark.parametrize(
+    "file", ["", 'world = "sqlite:file"', 'app = "file"\nmodel = "x"', "app = 3", 'wrold = "x"', "app = "]
+)
+def test_who_asks_for_the_world_and_the_app_alone_is_told_the_same(
+    tmp_path: Path, flags: dict[str, str], env: dict[str, str], file: str
+) -> None:
+    variables = {f"HARNESS_DURABLE_{name}": value for name, value in env.items()}
+
+    def told(ask: Callable[[], tuple[str, str]]) -> tuple[str, str] | str:
+        try:
+            return ask()
+        except BadSetting as error:
+            return str(error)
+
+    def all_of_them() -> tuple[str, str]:
+        settings = resolved(tmp_path, file=file, env=variables, **flags).settings
+        return settings.world, settings.app
+
+    expected = told(all_of_them)
+    assert told(lambda: where(flags.get("world"), flags.get("app"), variables, tmp_path)) == expected
+
+
+def test_a_command_that_needs_no_other_setting_says_nothing_of_it(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = where(None, None, {"HARNESS_DURABLE_CONCURRENCY": "0"}, tmp_path)
+    assert found == ("sqlite:.harness-durable/world.db", "default")
 
 
 # ------------------------------------------------------------------------------------- other mistakes

@@ -9,6 +9,8 @@ import pytest
 
 from harness_durable import codec, fold
 from harness_durable import events as ev
+from harness_durable.journal.forking import close
+from harness_durable.journal.writer import Decision
 from harness_durable.state import Session
 from harness_durable.view import items
 from harness_durable.view.row import Row
@@ -55,6 +57,7 @@ def test_each_event_gives_a_row_of_its_own_first_and_only_once() -> None:
 def test_the_story_has_every_kind_that_a_log_can_have() -> None:
     seen = {type(event) for event in everything()}
     assert seen >= set(get_args(ev.AnyEvent)) - {
+        ev.SessionForked,
         ev.SessionMoved,
         ev.SessionClosed,
         ev.TurnFailed,
@@ -90,6 +93,18 @@ def test_a_planned_stop_is_no_crash() -> None:
         4: "settled",
         5: "settled",
     }
+
+
+def test_a_life_that_a_fork_has_of_its_parent_did_not_crash() -> None:
+    wanted, parent = Decision(), fold.fold(entries(everything()[:5]))
+    close(parent, wanted, ev.SessionForked("s", 5, "/own", "durable"))
+    state, last = Session(), dict[int, Row]()
+    for entry in entries([*everything()[:5], *wanted.events]):
+        fold.apply(state, entry)
+        last |= {one.item: one for one in rows(state, entry)}
+    told = {(one.kind, one.state): one.text for one in last.values()}
+    assert told["session", "forked"] == "from s, as it was at its event 5; from here on in /own"
+    assert ("end", "stopped") in told and ("end", "died") not in told
 
 
 def test_who_lost_its_worker_only_is_told_apart_from_who_died() -> None:

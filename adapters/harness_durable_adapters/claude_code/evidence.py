@@ -69,16 +69,17 @@ def _asks(call: ModelCall) -> bool:
 
 def _counts(state: Session, call: ModelCall, summed: int) -> bool:
     """Was it not over yet when the transcript was last cut at a compaction?"""
-    outcomes = [state.tool_calls[name].outcome_seq for name in call.tool_calls]
-    return any(seq == 0 or seq > summed for seq in outcomes)
+    calls = [state.tool_calls.get(name) for name in call.tool_calls]
+    return any(one is None or one.outcome_seq == 0 or one.outcome_seq > summed for one in calls)
 
 
 async def _response(ctx: LifeContext, call: ModelCall, shown: frozenset[str]) -> Response:
-    tools = [ctx.journal.state.tool_calls[name] for name in call.tool_calls]
+    known = ctx.journal.state.tool_calls  # a log that was cut may end before it names them
+    tools = [known[name] for name in call.tool_calls if name in known]
     response = Response(
         call.response_id,
         call.tool_calls,
-        open=any(tool.open for tool in tools),
+        open=len(tools) < len(call.tool_calls) or any(tool.open for tool in tools),
         began=any(
             tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools
         ),

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from harness_durable.adapter import Harness
 
-from ..common.proof import Proofs
+from ..common.proof import Proofs, self_test_of
 from .install import PINNED
-from .selftest import self_test
 
 RESUMED = "[resumed after an interruption] continue"
 """Said to a harness that cannot continue a turn in the middle."""
 
-PROOFS = Proofs(PINNED, self_test)
+PROOFS = Proofs(PINNED, self_test_of(__name__))
 
 
 async def can_continue(harness: Harness) -> bool:

@@ -9,20 +9,19 @@ from harness_durable.events import ReplayPolicy
 from harness_durable.sandbox import Link
 
 from ..common.adapter import Pinnable
-from ..common.proof import Proofs
+from ..common.proof import Proofs, self_test_of
 from .drive import drive
 from .gate import EXACT
 from .install import PINNED
 from .launch import ASK, IMAGE, MODEL
 from .prepare import prepare
-from .selftest import self_test
 
 
 class Codex(Pinnable):
     """Implements ``harness_durable.adapter.Adapter``."""
 
     pinned = PINNED
-    proofs = Proofs(PINNED, self_test)
+    proofs = Proofs(PINNED, self_test_of(__name__))
 
     @property
     def wire(self) -> str:

@@ -6,6 +6,7 @@ at its first use; a barrier that does not block, or a turn that does not go on i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 
 import anyio.to_thread
@@ -25,11 +26,25 @@ class Proof(msgspec.Struct, frozen=True):
     lacks: tuple[str, ...] = ()
 
 
+SelfTest = Callable[[Harness], Awaitable[Proof]]
+
+
+def self_test_of(module: str) -> SelfTest:
+    """That beside a module of an adapter. It brings a provider along, so it is imported when it is run."""
+    name = f"{module.rpartition('.')[0]}.selftest"
+
+    async def self_test(harness: Harness) -> Proof:
+        test: SelfTest = import_module(name).self_test
+        return await test(harness)
+
+    return self_test
+
+
 class Proofs:
     """What the self-test of one adapter found, by binary. ``self_test`` takes some seconds and needs no
     network."""
 
-    def __init__(self, pinned: Pinned, self_test: Callable[[Harness], Awaitable[Proof]]) -> None:
+    def __init__(self, pinned: Pinned, self_test: SelfTest) -> None:
         self._pinned, self._self_test = pinned, self_test
 
     async def prove(self, harness: Harness) -> Proof:

@@ -8,7 +8,7 @@ from harness_durable import clock
 from harness_durable import events as ev
 from harness_durable.adapter import LifeContext
 from harness_durable.policy import AGAIN, NOT_STARTED, UNKNOWN, told
-from harness_durable.state import ModelCall, ToolCall
+from harness_durable.state import ModelCall, Session, ToolCall
 
 from ..common.endings import ending
 from ..common.outcome import outcome
@@ -27,13 +27,18 @@ def left_over(ctx: LifeContext, agent: str | None, conversation: Conversation) -
     state, goes_on = ctx.journal.state, conversation.subagents()
     closed: list[Closed] = []
     for response in state.model_calls.values():
-        calls = [state.tool_calls[name] for name in response.tool_calls if response.agent == agent]
+        calls = _calls(state, response) if response.agent == agent else []
         if all(call.open and call.id not in goes_on for call in calls):
             continue
         for call in calls:
             if call.open and call.id not in goes_on:
                 closed.append(_lost(call))
     return closed
+
+
+def _calls(state: Session, response: ModelCall) -> list[ToolCall]:
+    """Those that a log names which was cut right behind the response."""
+    return [state.tool_calls[name] for name in response.tool_calls if name in state.tool_calls]
 
 
 def _lost(call: ToolCall) -> Closed:
@@ -101,8 +106,8 @@ def _doubtful(call: ToolCall | None, part: Json) -> bool:
 async def _response(
     ctx: LifeContext, call: ModelCall, written: frozenset[str], goes_on: frozenset[str]
 ) -> Response:
-    tools = [ctx.journal.state.tool_calls[name] for name in call.tool_calls]
-    opened = any(tool.open and tool.id not in goes_on for tool in tools)
+    tools = _calls(ctx.journal.state, call)
+    opened = len(tools) < len(call.tool_calls) or any(tool.open and tool.id not in goes_on for tool in tools)
     began = any(tool.released_in is not None or tool.outcome not in (None, "not_started") for tool in tools)
     recorded = None
     if began and not opened and not written.issuperset(call.tool_calls):

@@ -30,6 +30,7 @@ const WORDS = {
   "message started": "",
   "session created": "",
   "session closed": "",
+  "session forked": "",
   "session moved": "",
   "files committed": "",
   "files skipped": "not saved",

@@ -1,18 +1,22 @@
 """What became of a container: deaths told apart.
 
-What surprises: the engine's ``OOMKilled`` is no verdict. It is false while a container runs in which a child
-was killed for want of memory, and true later for one that ended by ``docker kill``. The keeper's own record
-counts."""
+What surprises: a container that is stopped cannot tell by whom; but an engine remembers its last events, as
+long as it is up. And the engine's ``OOMKilled`` is no verdict. It is false while a container runs in which a
+child was killed for want of memory, and true later for one that ended by ``docker kill``. The keeper's own
+record counts."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import msgspec
+
+from harness_durable import clock
 from harness_durable.sandbox import Ending
 
 from .. import layout
-from .engine import Json
+from .engine import Api, Engine, Json, Refused
 
 _RECORDED = {
     "sigterm": ("stopped", "its container was stopped, by docker stop or because the engine went down"),
@@ -20,6 +24,12 @@ _RECORDED = {
     "shutdown": ("shutdown", "a worker ended it"),
 }
 _KILLED = 137
+_RESTARTED = {
+    "why": "engine_restarted",
+    "sentence": "its container was stopped, and the Docker engine has been restarted since it began",
+}
+_REMEMBERED = 200
+"""Events; a bit less than an engine keeps."""
 
 
 def ending(run: Path, state: Json | None) -> Ending | None:
@@ -36,6 +46,31 @@ def ending(run: Path, state: Json | None) -> Ending | None:
     if state is None or state.get("Status") in ("removing", "dead"):
         return Ending("removed", "its container was removed by somebody", kills)
     return _unrecorded(state, kills)
+
+
+def is_leaving(run: Path) -> bool:
+    """Has its keeper said why it goes, though it may still answer?"""
+    return recorded(run).get("why") in _RECORDED
+
+
+async def by_whom(engine: Engine, name: str, found: Ending) -> Ending:
+    """The same of a container that was stopped, and whether its engine is another one by now than when it
+    began; not if that has forgotten too much to know. Raises ``SandboxUnavailable``."""
+    if found.why != "stopped":
+        return found
+    now = f"{clock.now_ms() / 1000:.3f}"
+
+    def ask(api: Api) -> list[str]:
+        heard = api.events(since="1", until=now, decode=True)
+        return [str(one["Actor"]["Attributes"].get("name")) for one in heard]
+
+    try:
+        names = await engine.call(ask)
+    except Refused:
+        return found
+    if name in names or len(names) >= _REMEMBERED:
+        return found
+    return msgspec.structs.replace(found, **_RESTARTED)
 
 
 def _unrecorded(state: Json, kills: int) -> Ending:

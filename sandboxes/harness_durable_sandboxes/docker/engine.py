@@ -1,19 +1,22 @@
 """The Docker engine: the one place that imports its package, and what its failures mean.
 
-What surprises: each call has a client of its own, in a thread. A client that is kept would hold connections
-to an engine that was restarted meanwhile, and is not made for several threads."""
+What surprises: each call has a client of its own, in a thread of its own. A client that is kept would hold
+connections to an engine that was restarted meanwhile, and is not made for several threads; and for a thread
+of a pool the process would wait at its end, as long as the engine does not answer."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import socket
+import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import closing, contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
+import anyio
 
 from harness_durable.errors import BadSetting, SandboxUnavailable
 
@@ -26,8 +29,10 @@ _errors: Any = importlib.import_module("docker.errors")
 _requests: Any = importlib.import_module("requests.exceptions")
 
 _CALL_SECONDS = 60
+GRACE_SECONDS = 2.0
+"""How long one who is cancelled waits for an answer that is under way: what an engine that is well has begun
+is then finished. One that hangs is left."""
 _AT_ONCE = 8
-"""Threads: an engine that does not answer must not take those that all else needs."""
 _FIRST = "1.41"  # of the API: to ask for the engine's
 _LOCAL = ("unix", "http+unix")
 DEFAULT = "unix:///var/run/docker.sock"
@@ -45,6 +50,7 @@ class Api(Protocol):
     def inspect_container(self, container: str) -> Json: ...
     def remove_container(self, container: str, v: bool, force: bool) -> None: ...
     def containers(self, all: bool, filters: Json) -> list[Json]: ...  # noqa: A002  (its word)
+    def events(self, since: str, until: str, decode: bool) -> Iterable[Json]: ...
     def logs(self, container: str, tail: int) -> bytes: ...
     def inspect_image(self, image: str) -> Json: ...
     def pull(self, repository: str, tag: str | None, stream: bool, decode: bool) -> Iterable[Json]: ...
@@ -57,14 +63,21 @@ class Refused(SandboxUnavailable):
 
     def __init__(self, status: int, words: str) -> None:
         self.status, self.words = status, words
+        self.why = "disk_full" if "no space left on device" in words.lower() else "refused"
         super().__init__(f"the Docker engine refused: {words}; see its log, then try again")
+
+
+class Unreachable(SandboxUnavailable):
+    """Nobody answers."""
+
+    why = "unreachable"
 
 
 class Engine:
     """The engine of ``DOCKER_HOST``, or of this host."""
 
     def __init__(self) -> None:
-        self._threads = CapacityLimiter(_AT_ONCE)
+        self._limiter = anyio.CapacityLimiter(_AT_ONCE)
         self._version = ""
         self._where: Json = {}
 
@@ -75,8 +88,10 @@ class Engine:
 
     async def call(self, ask: Callable[[Api], T]) -> T:
         """Raises ``SandboxUnavailable`` if the engine cannot be reached, ``Refused`` if it does not do it,
-        ``BadSetting`` if it is on another machine: a life's files and sockets would not be there."""
-        return await run_sync(self.ask, ask, limiter=self._threads)
+        ``BadSetting`` if it is on another machine: a life's files and sockets would not be there. Whoever is
+        cancelled does not wait for an engine that hangs, and does not know what it will still do."""
+        async with self._limiter:
+            return await _Call(partial(self.ask, ask)).answer()
 
     def ask(self, ask: Callable[[Api], T]) -> T:
         """The same, in this thread."""
@@ -126,10 +141,40 @@ class Engine:
             raise Refused(status, str(error.explanation or error).strip()) from error
         except (_errors.DockerException, _requests.RequestException, OSError, ValueError) as error:
             where = self._where.get("base_url", "DOCKER_HOST")
-            raise SandboxUnavailable(
+            raise Unreachable(
                 f"the Docker engine at {where} cannot be reached ({_reason(error)}); start it, see that you "
                 "may use it (the group docker), or name another one of this machine with DOCKER_HOST"
             ) from error
+
+
+class _Call(Generic[T]):
+    """One question, under way from now on."""
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask, self._loop = ask, asyncio.get_running_loop()
+        self._over = anyio.Event()
+        self._found: list[T] = []
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="docker", daemon=True).start()
+
+    async def answer(self) -> T:
+        try:
+            await self._over.wait()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                await self._over.wait()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._found[0]
+
+    def _run(self) -> None:
+        try:
+            self._found.append(self._ask())
+        except BaseException as error:  # it is for whoever asked
+            self._error = error
+        with suppress(RuntimeError):  # the loop was closed, and nobody is left to be told
+            self._loop.call_soon_threadsafe(self._over.set)
 
 
 def _reason(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 from anyio import from_thread
+from anyio.lowlevel import current_token
 
 from harness_durable.errors import BadSetting, SandboxUnavailable
 
@@ -34,7 +35,12 @@ async def install(engine: Engine, image: str, progress: Progress, **how: object)
         found = await check(engine, image)
     except BadSetting:
         progress(f"{'building' if image == IMAGE else 'pulling'} {image}")
-        await engine.call(lambda api: _fetch(api, image, progress, how))
+        token = current_token()
+
+        def tell(line: str) -> None:
+            from_thread.run_sync(progress, line, token=token)
+
+        await engine.call(lambda api: _fetch(api, image, tell, how))
         found = await check(engine, image)
     return f"image {image}, {int(found['Size']) / 1e6:.0f} MB"
 
@@ -61,7 +67,7 @@ def _follow(image: str, steps: Iterable[Json], progress: Progress) -> None:
         line = f"{step['id']}: {line}" if step.get("id") and line else line
         if line and line not in told:
             told.add(line)
-            from_thread.run_sync(progress, line)
+            progress(line)
     if failed:
         raise SandboxUnavailable(
             f"{image} could not be made: {failed}; see what was said before, then try again"

@@ -106,10 +106,16 @@ def _meant(refused: Refused, options: Options) -> HarnessDurableError:
     return refused
 
 
-def no_image(image: str) -> BadSetting:
+class ImageMissing(BadSetting):
+    """The image of a session is not on this machine."""
+
+    why = "image_missing"
+
+
+def no_image(image: str) -> ImageMissing:
     """What to do about an image that is not here."""
     option = "" if image == IMAGE else f" --sandbox-option image={image}"
-    return BadSetting(
+    return ImageMissing(
         f"the image {image} is not on this machine; run `harness-durable install --sandbox docker{option}`"
     )
 

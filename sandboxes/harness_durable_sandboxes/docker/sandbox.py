@@ -33,10 +33,13 @@ from .. import layout
 from ..link import attach
 from ..lives import Lives, run_of
 from . import commands, container, health, image
-from .ending import ending
+from .ending import by_whom, ending, is_leaving
 from .engine import Engine, Refused
 from .life import begin, hand_over, remove, settled
 from .options import Options, options, words
+
+TIDY_SECONDS = 10.0
+"""How long is waited for an engine that hangs, when we have to go and something is left to be removed."""
 
 _attached: dict[str, str] = {}  # container -> run_dir: all that this process holds, for the crash suite
 
@@ -105,16 +108,15 @@ class DockerSandbox:
         except layout.StartedBefore:
             raise
         except BaseException as error:
-            with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(TIDY_SECONDS, shield=True):
                 await self._tidy(ref, epoch, error)
             if isinstance(error, OSError):
-                raise SandboxUnavailable(
-                    f"cannot start a life: {error}; see to {self._lives.root}"
-                ) from error
+                raise layout.not_started(error, self._lives.root) from error
             raise
 
     async def _tidy(self, ref: LifeRef, epoch: int, error: BaseException) -> None:
-        """After a start that failed. An engine that cannot be reached now leaves it to the next sweep."""
+        """After a start that failed. An engine that cannot be reached now, or hangs, leaves it to the next
+        sweep."""
         try:
             await self.reap(ref, epoch)
         except SandboxUnavailable as trouble:
@@ -140,9 +142,11 @@ class DockerSandbox:
 
     async def ending(self, ref: LifeRef) -> Ending | None:
         """See ``harness_durable.sandbox.TellsEnding``."""
-        if not self._lives.here(ref) or await self.alive(ref):
+        if not self._lives.here(ref) or (await self.alive(ref) and not is_leaving(run_of(ref))):
             return None
-        return ending(run_of(ref), await settled(self._engine, self._container(ref)))
+        name = self._container(ref)
+        found = ending(run_of(ref), await settled(self._engine, name))
+        return found and await by_whom(self._engine, name, found)
 
     async def list_lives(self) -> Sequence[FoundLife]:
         """See ``harness_durable.sandbox.ListsLives``: also containers whose directory is gone."""
@@ -183,7 +187,7 @@ class DockerSandbox:
                 way_out=WayOut(self.allowed(options)),
             )
         finally:
-            with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(TIDY_SECONDS, shield=True):
                 for ref in started:
                     await self.reap(ref)
 

@@ -100,7 +100,9 @@ class Watched:
 
     async def at_once(self) -> Scanned:
         """By the real clock: what was just written is racy."""
-        return self.land(await self.tracker.scan(self.root))
+        scanned = self.land(await self.tracker.scan(self.root))
+        await self.tracker.remember()
+        return scanned
 
     def land(self, scanned: Scanned) -> Scanned:
         assert not scanned.skipped, scanned.why
@@ -110,7 +112,9 @@ class Watched:
         return scanned
 
     async def step(self) -> Scanned:
-        return self.land(await self.scan())
+        scanned = self.land(await self.scan())
+        await self.tracker.remember()
+        return scanned
 
 
 def write(place: Path, files: Mapping[str, str | bytes]) -> None:

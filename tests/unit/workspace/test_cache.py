@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
-from harness_durable.workspace import Limits, known
+from harness_durable.workspace import Limits, known, tracker
+from tests.runtime.kit import until
 from tests.unit.workspace.kit import Kept, Watched, inside, write
 
 FILES = {f"d{number % 7}/f{number}": str(number) for number in range(50)}
@@ -140,7 +143,62 @@ async def test_a_file_of_the_cache_holds_what_is_known_and_no_more(tmp_path: Pat
     watched = Watched(tmp_path / "w", Kept(), cache=tmp_path / "in" / "cache")
     await watched.step()
     assert inside(tmp_path / "in") == ["cache"]
-    assert known.load(tmp_path / "in/cache", "somebody else") is None
+    assert known.CacheFile(tmp_path / "in/cache", "somebody else").load() is None
     first = (tmp_path / "in/cache").stat()
     await watched.step()  # nothing new: it is not written again
     assert (tmp_path / "in/cache").stat().st_ino == first.st_ino
+
+
+async def test_writing_it_holds_up_nobody_else_and_not_for_ever_who_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "w", FILES)
+    watched = Watched(tmp_path / "w", Kept(), cache=tmp_path / "cache")
+    watched.land(await watched.scan())
+    begun, enough, seen = threading.Event(), threading.Event(), list[bool]()
+    real = known.CacheFile.save
+
+    def stuck(*words: object) -> None:
+        begun.set()
+        seen.append(enough.wait(20))
+        real(*words)  # type: ignore[arg-type]  # as they came
+
+    async def is_begun() -> bool:
+        return begun.is_set()
+
+    monkeypatch.setattr(known.CacheFile, "save", stuck)
+    with anyio.fail_after(10), anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watched.tracker.remember)
+            await until(is_begun)  # the loop goes round meanwhile
+            scope.cancel()  # whoever is cancelled has it written all the same
+            tasks.cancel_scope.shield = True
+            enough.set()
+    assert seen == [True] and inside(tmp_path) == ["cache", "w"]
+
+    monkeypatch.setattr(tracker, "REMEMBER_SECONDS", 0.01)
+    enough.clear()
+    write(tmp_path / "w", {"new": "1"})
+    watched.land(await watched.scan())
+    with anyio.fail_after(10):
+        await watched.tracker.remember()
+    enough.set()
+    following = again(watched, tmp_path / "cache")
+
+    async def written() -> bool:
+        return following.tracker.remembered() == watched.root
+
+    await until(written)
+
+
+async def test_an_older_one_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    file = known.CacheFile(tmp_path / "cache", "here")
+    file.save(known.Known("second"), 2)
+    file.save(known.Known("first"), 1)
+    assert file.load() == known.Known("second")
+    file.save(
+        known.Known("third", "said", {b"a/": known.Folder("ref", b"", True, {b"x": (None, True, b"l")})}), 3
+    )
+    found = file.load()
+    assert found is not None and found.folders[b"a/"].entries == {b"x": (None, True, b"l")}
+    assert (found.root, found.said, inside(tmp_path)) == ("third", "said", ["cache"])

@@ -72,6 +72,7 @@ async def main():
         await put(scanned.blobs)
         die()
         tracker.landed(scanned)
+        await tracker.remember()
 
 anyio.run(main)
 """

@@ -6,11 +6,13 @@ import hashlib
 import os
 from pathlib import Path
 
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
-from harness_durable.errors import BadInput, DamagedWorkspace, SandboxUnavailable
+from harness_durable.errors import BadInput, DamagedWorkspace, SandboxUnavailable, StorageUnavailable
 from harness_durable.payload import compress
-from harness_durable.workspace import content, diff, manifest, names, pieces, restore
+from harness_durable.workspace import content, diff, fetching, manifest, names, pieces, restore, restoring
 from tests.unit.workspace.kit import WHEN, Kept, Watched, inside, tree, write
 
 FILES = {"a": "1", "d/b": "2", "d/e/c": "3", "big": os.urandom(700_000)}
@@ -75,12 +77,12 @@ async def test_the_blobs_of_a_root_are_what_it_needs_and_no_more(tmp_path: Path)
     first = watched.root
     write(tmp_path / "w", {"a": "later", "big": os.urandom(300_000)})
     await watched.step()
-    needed = await names(first, kept.read)
+    needed = await names([first], kept.read)
     other = Kept()
     other.blobs = {name: kept.blobs[name] for name in needed}
     await restore(first, tmp_path / "copy", other.read, at_ms=WHEN)
     assert (tmp_path / "copy/a").read_text() == "1"
-    assert len(await names(watched.root, kept.read) | needed) == len(kept.blobs)
+    assert len(await names([watched.root], kept.read) | needed) == len(kept.blobs)
     for name in needed:
         less = Kept()
         less.blobs = {each: stored for each, stored in other.blobs.items() if each != name}
@@ -152,3 +154,87 @@ async def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: p
         with pytest.raises(SandboxUnavailable, match="No space left"):
             await restore(watched.root, tmp_path / "r", kept.read, at_ms=WHEN)
     assert inside(tmp_path) == ["w"]
+
+
+class Slow(Kept):
+    """A store that answers when as many as it can are waiting, or nobody else comes; ``most``: at once."""
+
+    waiting = most = 0
+    away = ""
+
+    async def read(self, name: str) -> bytes:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        self.waiting -= 1
+        if name == self.away:
+            raise StorageUnavailable("the store is away; wait until it is back")
+        return await super().read(name)
+
+
+async def slow(place: Path) -> tuple[str, Slow]:
+    kept = Slow()
+    write(place, {f"d{number % 5}/f{number}": str(number % 90) for number in range(200)})
+    write(place, {"big": os.urandom(10 << 20), "twice": os.urandom(600_000) * 2})
+    scanned = await Watched(place, kept).step()
+    return scanned.root, kept
+
+
+async def test_content_is_asked_for_many_at_once_and_comes_back_where_it_belongs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, kept = await slow(tmp_path / "w")
+    monkeypatch.setattr(fetching, "MOST", 30)
+    monkeypatch.setattr(fetching, "MOST_BYTES", 1 << 20)
+    await restore(root, tmp_path / "r", kept.read, at_ms=WHEN)
+    assert tree(tmp_path / "r") == tree(tmp_path / "w")
+    assert kept.most == fetching.AT_ONCE
+
+
+async def test_a_store_that_goes_away_in_a_batch_is_no_damage_and_leaves_nothing(tmp_path: Path) -> None:
+    root, kept = await slow(tmp_path / "w")
+    kept.away = hashlib.sha256(b"7").hexdigest()
+    with pytest.raises(StorageUnavailable):
+        await restore(root, tmp_path / "r", kept.read, at_ms=WHEN)
+    assert inside(tmp_path) == ["w"]
+
+
+async def test_how_far_it_is_is_told_while_files_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, kept = await slow(tmp_path / "w")
+    monkeypatch.setattr(restoring, "TELL_SECONDS", -1.0)
+    told: list[tuple[int, int]] = []
+    done = await restore(
+        root, tmp_path / "r", kept.read, at_ms=WHEN, progress=lambda files, size: told.append((files, size))
+    )
+    assert told == sorted(told) and len(set(told)) > 100
+    assert told[-1] == (done.files, done.bytes)
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [9], [1, 9, 1], [4, 4, 4, 4], [1] * 7, [9, 9]])
+def test_batches_are_whole_in_order_and_within_their_bounds(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "MOST", 3)
+    monkeypatch.setattr(fetching, "MOST_BYTES", 8)
+    found = list(fetching.batches(sizes, lambda size: (1, size)))
+    assert [size for part in found for size in part] == sizes
+    assert all(part and len(part) <= 3 and (sum(part) <= 8 or len(part) == 1) for part in found)
+
+
+async def test_nothing_is_held_longer_than_it_is_needed(tmp_path: Path) -> None:
+    root, kept = await slow(tmp_path / "w")
+    blobs = fetching.Blobs(kept.read)
+
+    def all_of_it() -> set[str]:
+        blobs.fetch([root, root])
+        for _ in range(2):
+            blobs.get(root)
+        lines = manifest.walk(root, blobs.get)
+        sizes = [sum(map(len, blobs.content(line.ref))) == line.size for _, line in lines if line.kind == "f"]
+        assert all(sizes) and len(sizes) == 202
+        return set(blobs._hand)  # pyright: ignore[reportPrivateUsage]
+
+    assert await anyio.to_thread.run_sync(all_of_it) == set()
