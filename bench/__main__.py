@@ -9,7 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -40,6 +43,16 @@ def measured(name: str, options: Options) -> Result:
     return result
 
 
+@contextmanager
+def compiled() -> Generator[None]:
+    """What is installed is compiled. Where Python is told to keep nothing of what it compiles, every start of
+    ours would compile us anew."""
+    with tempfile.TemporaryDirectory(prefix="hd-bench-") as folder:
+        if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+            os.environ["PYTHONPYCACHEPREFIX"] = folder
+        yield
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
@@ -61,11 +74,12 @@ def main() -> None:
     report = Report(machine())
     if given.json is not None and given.json.exists():
         report = Report(machine(), load(given.json).results)
-    for name in names:
-        report.results[name] = measured(name, options)
-        print(shown(report.results[name]), flush=True)
-        if given.json is not None:
-            save(given.json, report)
+    with compiled():
+        for name in names:
+            report.results[name] = measured(name, options)
+            print(shown(report.results[name]), flush=True)
+            if given.json is not None:
+                save(given.json, report)
 
 
 if __name__ == "__main__":

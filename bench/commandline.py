@@ -1,4 +1,6 @@
-"""How long does a command take, from start to exit, beside Python with an argparse that does nothing."""
+"""How long does a command take, from start to exit, beside Python with an argparse that does nothing.
+
+``file`` is the file World, the others SQLite."""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ from tests.view.logs import long, write
 NAME = "commandline"
 EVENTS = 200
 ARGPARSE = "Python, argparse and nothing else"
-OURS = [sys.executable, "-m", "harness_durable.cli.main"]
+OURS = [str(Path(sys.executable).with_name("harness-durable"))]
+TRACE = [*OURS, "trace", "long"]
 COMMANDS = {
     "Python alone": [sys.executable, "-c", "pass"],
     ARGPARSE: [sys.executable, "-c", "import argparse; argparse.ArgumentParser().parse_args([])"],
     "harness-durable --help": [*OURS, "--help"],
     "harness-durable sessions": [*OURS, "sessions"],
-    f"harness-durable trace, {EVENTS} events": [*OURS, "trace", "long"],
+    "harness-durable sessions, file": [*OURS, "sessions"],
+    f"harness-durable trace, {EVENTS} events": TRACE,
+    f"harness-durable trace, {EVENTS} events, file": TRACE,
 }
 
 
@@ -48,12 +53,14 @@ def run(options: Options) -> Result:
     table = Table("commands", "From start to exit", "ms", False, base=ARGPARSE)
     names = options.of(list(COMMANDS))
     with tempfile.TemporaryDirectory(prefix="hd-bench-") as folder:
-        url = f"sqlite:{Path(folder, 'world.db')}"
-        anyio.run(fill, url, EVENTS)
-        environment = {**os.environ, "HARNESS_DURABLE_WORLD": url}
+        urls = {scheme: f"{scheme}:{Path(folder, scheme)}" for scheme in ("sqlite", "file")}
+        for url in urls.values():
+            anyio.run(fill, url, EVENTS)
+        worlds = {name: urls["file" if name.endswith(", file") else "sqlite"] for name in names}
+        places = {name: {**os.environ, "HARNESS_DURABLE_WORLD": url} for name, url in worlds.items()}
         for name in names:
-            seconds(COMMANDS[name], environment)  # so that all is compiled and in memory
+            seconds(COMMANDS[name], places[name])  # so that all is compiled and in memory
         for _, name in interleaved(names, rounds):
-            table.add(name, "start to exit", seconds(COMMANDS[name], environment) * 1000)
+            table.add(name, "start to exit", seconds(COMMANDS[name], places[name]) * 1000)
     table.sort(names)
     return Result(NAME, rounds, quick=options.quick, tables=[table])

@@ -24,7 +24,7 @@ from harness_durable.gateway.upstream import Answer, Headers, Upstream
 from harness_durable.gateway.wire import JSON, Fault, Parsed, ToolUse, Wire
 from harness_durable.journal import Journal
 from harness_durable.journal.calls import Asked, Response
-from harness_durable.payload import clean
+from harness_durable.payload import Packing, clean
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -150,7 +150,8 @@ class Asker:
             async with self.send(attempt.sent) as answer:
                 if not 200 <= answer.status < 300:
                     return await self._refused(attempt, answer)
-                parsed = await self._received(answer, attempt.reporter)
+                packing = Packing()
+                parsed = await self._received(answer, attempt.reporter, packing)
         except ProviderError as error:
             return await self._failed(call, None, Fault(502, str(error)))
         if parsed.fault is not None:
@@ -159,14 +160,15 @@ class Asker:
                 await self._withhold(attempt, parsed.fault.status, said)
             cut = parsed.fault.status == 502
             return await self._failed(call, None if cut else parsed.fault.status, parsed.fault)
-        return await self._completed(call, answer, parsed)
+        return await self._completed(call, answer, parsed, packing)
 
-    async def _received(self, answer: Answer, reporter: Reporter) -> Parsed:
-        """The whole body, parsed while it arrives."""
+    async def _received(self, answer: Answer, reporter: Reporter, packing: Packing) -> Parsed:
+        """The whole body, parsed and packed while it arrives."""
         collector = self.wire.collector() if is_stream(answer.content_type) else None
         chunks: list[bytes] = []
         first = True
         async for chunk in answer.chunks:
+            packing.add(chunk)
             if collector is not None:
                 collector.feed(chunk)
                 reporter.add(collector.text_delta())
@@ -178,10 +180,12 @@ class Asker:
         reach("model.upstream_done")
         return collector.finish() if collector is not None else self.wire.parse_json(b"".join(chunks))
 
-    async def _completed(self, call: str, answer: Answer, parsed: Parsed) -> Reply:
-        ids = self._unique([tool.id for tool in parsed.tools])
+    async def _completed(self, call: str, answer: Answer, parsed: Parsed, packing: Packing) -> Reply:
+        ids, packed = self._unique([tool.id for tool in parsed.tools]), None
         if ids != [tool.id for tool in parsed.tools]:
             parsed = self.wire.with_tool_ids(parsed, ids, streamed=is_stream(answer.content_type))
+        else:
+            packed = packing.packed(parsed.body)
         response = Response(
             answer.status,
             answer.content_type,
@@ -190,6 +194,7 @@ class Asker:
             clean(parsed.stop_reason),
             parsed.usage,
             tuple(self._asked(tool) for tool in parsed.tools),
+            packed,
         )
         await self.journal.model_completed(call, response)
         return Reply(answer.status, answer.content_type, parsed.body, _others(answer.headers), recorded=True)

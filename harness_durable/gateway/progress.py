@@ -1,4 +1,4 @@
-"""What people see of a model call while it runs: state, not history, and at most every 100 ms."""
+"""What people see of a model call while it runs: state, not history, and at most every 50 ms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from harness_durable import clock
 from harness_durable.payload import clean
 
-INTERVAL = 0.1
+INTERVAL = 0.05
 """Seconds between two reports of one call."""
 
 TAIL = 32 << 10
@@ -33,14 +33,16 @@ class Reporter:
     def __init__(self, call: str, agent: str | None, report: Callable[[Progress], None] | None) -> None:
         self._call, self._agent, self._report = call, agent, report
         self._text, self._size = "", 0
+        self._told = 0
         self._last: float | None = None
 
     def add(self, text: str) -> None:
-        """More text; reported now or with a later one."""
-        if not text:
+        """More text, or none, when something else has arrived; reported now or with what comes later."""
+        if text:
+            self._size += len(text)
+            self._text = (self._text + text)[-TAIL:]
+        elif self._size == self._told:
             return
-        self._size += len(text)
-        self._text = (self._text + text)[-TAIL:]
         now = clock.monotonic()
         if self._last is None or now - self._last >= INTERVAL:
             self._last = now
@@ -51,5 +53,6 @@ class Reporter:
         self._tell(done=True)
 
     def _tell(self, *, done: bool) -> None:
+        self._told = self._size
         if self._report is not None:
             self._report(Progress(self._call, self._agent, clean(self._text), self._size, done))

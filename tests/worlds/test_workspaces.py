@@ -104,7 +104,7 @@ async def test_a_session_that_is_deleted_takes_its_files_along_and_no_other_ones
         for session in ("other", SESSION):
             assert not await save(world, tmp_path / "run", url, session)
         root = (await Reader(world, SESSION).load()).files.root
-        named = await workspace.names(root, partial(world.blob, SESSION))
+        named = await workspace.names([root], partial(world.blob, SESSION))
         assert len(named) > 8 and not await world.missing_blobs(SESSION, named)
         await world.delete("other")
         assert not await world.missing_blobs(SESSION, named), "they are of this session, too"

@@ -54,9 +54,9 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def make_folder(folder: Path, *, above: bool = True) -> bool:
+def make_folder(folder: Path, *, above: bool = True, sync: bool = True) -> bool:
     """Make the folder and, unless told otherwise, those above it, each durable in its parent. False if it was
-    there."""
+    there. Without ``sync`` its entry is for the caller to make durable."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -68,7 +68,8 @@ def make_folder(folder: Path, *, above: bool = True) -> bool:
             raise
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
+    if sync:
+        sync_folder(folder.parent)
     return True
 
 

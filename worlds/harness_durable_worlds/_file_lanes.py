@@ -25,7 +25,9 @@ class Lanes:
         self._name, self._count = name, count
         self._queues: list[queue.SimpleQueue[_Job | None]] = []
         self._threads: list[threading.Thread] = []
-        self._answers: collections.deque[Callable[[], None]] = collections.deque()
+        self._under_way = [0] * count
+        """Jobs of each lane whose answer has not come back to the loop."""
+        self._answers: collections.deque[tuple[int, Callable[[], None]]] = collections.deque()
         self._woken = False
 
     def lane_of(self, session: str) -> int:
@@ -47,8 +49,13 @@ class Lanes:
             return lambda: None if future.done() else future.set_result(result)
 
         self._loop = loop
+        self._under_way[lane] += 1
         self._queues[lane].put(job)
         return await future
+
+    def idle(self, lane: int) -> bool:
+        """Whether nothing is under way on the lane, so that its sessions may be used from the loop itself."""
+        return not self._under_way[lane]
 
     def close(self) -> None:
         """Let every lane finish what it has, and end. Blocks; nothing may be put on a lane afterwards."""
@@ -63,15 +70,15 @@ class Lanes:
             return
         self._queues = [queue.SimpleQueue() for _ in range(self._count)]
         self._threads = [
-            threading.Thread(target=self._work, args=(jobs,), name=f"{self._name}-{i}", daemon=True)
+            threading.Thread(target=self._work, args=(i, jobs), name=f"{self._name}-{i}", daemon=True)
             for i, jobs in enumerate(self._queues)
         ]
         for thread in self._threads:
             thread.start()
 
-    def _work(self, jobs: queue.SimpleQueue[_Job | None]) -> None:
+    def _work(self, lane: int, jobs: queue.SimpleQueue[_Job | None]) -> None:
         while (job := jobs.get()) is not None:
-            self._answers.append(job())
+            self._answers.append((lane, job()))
             if not self._woken:
                 self._woken = True
                 with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
@@ -80,4 +87,6 @@ class Lanes:
     def _deliver(self) -> None:
         self._woken = False
         while self._answers:
-            self._answers.popleft()()
+            lane, answer = self._answers.popleft()
+            self._under_way[lane] -= 1
+            answer()

@@ -32,6 +32,9 @@ class Log:
         """The newest file's epoch; larger than the top's if a file without a header fences it."""
         self.settled = False
         """Whether this process has made sure that the folder's entries are durable."""
+        self.blob_folders: set[str] = set()
+        """Those of whose entries the same is known. While the newest segment is open, nobody can have removed
+        the session and made another one of its name without that being seen."""
         self._fd: int | None = None
         self._next = ""
 
@@ -92,6 +95,7 @@ class Log:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+        self.blob_folders = set()
 
     def forget(self) -> None:
         """Close, and read everything again before the next use."""
@@ -125,6 +129,14 @@ class Log:
             if limit is not None and len(found) >= limit:
                 return found[:limit]
         return found
+
+    def glance(self, after: int, limit: int | None = None) -> list[StoredRecord] | None:
+        """``read`` without waiting for the disk: of the newest segment, if it is open and nobody else has
+        written, what the system has in memory. ``None`` if that is not all that ``read`` would give."""
+        if not self.ready() or self._fd is None or not self.chain or exists(self._next):
+            return None
+        found = self.top.glance(self._fd, after)
+        return found if found is None or limit is None else found[:limit]
 
     def items(self, after: int) -> Iterator[tuple[Segment, list[StoredRecord] | Damage]]:
         """Batches of records, and the damage between them, in order."""

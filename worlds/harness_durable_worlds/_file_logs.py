@@ -41,6 +41,15 @@ class Logs:
         lane = self._lanes.lane_of(session)
         return await self._run(lane, lambda: work(self._log(lane, session)))
 
+    def glance(self, session: str, look: Callable[[Log], T | None]) -> T | None:
+        """``look`` at a log at once, on the event loop, if that can be without waiting for its lane. It must
+        not wait for the disk either; ``None`` if it would have to."""
+        lane = self._lanes.lane_of(session)
+        if self._closed or not self._lanes.idle(lane):
+            return None
+        log = self._known[lane].get(session)
+        return None if log is None else look(log)
+
     async def each(self, names: Sequence[str], work: Callable[[Log], T]) -> list[T]:
         """``work`` on every session that exists, in order of ``names``; in parts, so that appends come in
         between."""

@@ -27,6 +27,9 @@ from harness_durable_worlds._file_frames import (
 
 _MARK_EVERY = 8
 """Batches. A read begins at a mark, and most reads are of the last few records."""
+_GLANCE_BYTES = 64 << 10
+_NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
+"""Read what is in memory, or nothing (Linux)."""
 
 
 class Segment:
@@ -45,6 +48,7 @@ class Segment:
         self.damages: list[Damage] = []
         self.stamp: tuple[int, int, int] = (0, -1, 0)
         self._marks: list[tuple[int, int]] = []
+        self._last = (1 << 62, 0)
         self._batches = 0
 
     @property
@@ -93,12 +97,9 @@ class Segment:
 
     def items(self, after: int) -> Iterator[list[StoredRecord] | Damage]:
         """Records with seq > ``after`` batch by batch, and the damage between them."""
-        place = bisect.bisect_right(self._marks, (after + 1, 1 << 62)) - 1
-        if self.header is None and self.damages:
-            place = max(place, 0)
-            if self.damages[0].first > after:
-                yield self.damages[0]
-        first, start = self._marks[place] if place >= 0 else (self.base + 1, 0)
+        if self.header is None and self.damages and self.damages[0].first > after:
+            yield self.damages[0]
+        first, start = self._place(after)
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             data = read_range(fd, start, self.end)
@@ -109,6 +110,36 @@ class Segment:
                 yield Damage(item.start + start, item.end + start, item.first, item.last)
             else:
                 yield [record for record in item.records() if record.seq > after]
+
+    def glance(self, fd: int, after: int) -> list[StoredRecord] | None:
+        """The records with seq > ``after``, if nothing else was written to the file than this process knows
+        of, and what has to be read is little, whole and in memory; else ``None``."""
+        found = os.fstat(fd)
+        known = (found.st_ino, found.st_size, found.st_mtime_ns) == self.stamp and found.st_nlink > 0
+        if not known or after < self.base or self.damages or not _NO_WAIT:
+            return None
+        first, start = self._place(after)
+        data = bytearray(self.end - start) if 0 < self.end - start <= _GLANCE_BYTES else b""
+        try:
+            if not data or os.preadv(fd, [data], start, _NO_WAIT) != len(data):
+                return None
+        except OSError:  # not in memory, or a file system that cannot tell
+            return None
+        records: list[StoredRecord] = []
+        for item in scan(bytes(data), 0, self.salt, first - 1):
+            if isinstance(item, Damage):
+                return None
+            records += [record for record in item.records() if record.seq > after]
+        return records if after + len(records) == max(self.head, after) else None
+
+    def _place(self, after: int) -> tuple[int, int]:
+        """Where a read of what follows ``after`` begins: the first seq there, and its offset."""
+        if self._last[0] <= after + 1:
+            return self._last
+        place = bisect.bisect_right(self._marks, (after + 1, 1 << 62)) - 1
+        if self.header is None and self.damages:
+            place = max(place, 0)
+        return self._marks[place] if place >= 0 else (self.base + 1, 0)
 
     def missing(self) -> list[Damage]:
         """What should be there up to the cut, and is not."""
@@ -121,7 +152,7 @@ class Segment:
     def _forget(self) -> None:
         self.header, self.row = None, None
         self.base = self.head = self.end = self._batches = self.updated = 0
-        self.damages, self._marks = [], []
+        self.damages, self._marks, self._last = [], [], (1 << 62, 0)
 
     def _read_on(self, fd: int, limit: int) -> None:
         data = read_range(fd, self.end, limit)
@@ -167,8 +198,9 @@ class Segment:
         self.updated = last.time or self.updated
 
     def _mark(self, first: int, offset: int) -> None:
+        self._last = first, offset
         if self._batches % _MARK_EVERY == 0:
-            self._marks.append((first, offset))
+            self._marks.append(self._last)
         self._batches += 1
 
 

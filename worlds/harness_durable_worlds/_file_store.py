@@ -174,21 +174,30 @@ class Store:
             shutil.rmtree(self.app)
             sync_folder(self.root)
 
-    def put_blobs(self, folder: Path, blobs: Mapping[str, bytes]) -> None:
-        """Durable on return. A name that exists is kept."""
+    def put_blobs(self, folder: Path, blobs: Mapping[str, bytes], settled: set[str] | None = None) -> None:
+        """Durable on return. A name that exists is kept. ``settled``: folders of this very session whose own
+        entry is known to be durable; others are added to it."""
         if not blobs:
             return
+        settled = set() if settled is None else settled
         with unavailable(f"could not store blobs of {folder.name}"):
-            touched = {folder, folder / "blobs"}
-            make_folder(folder / "blobs", above=False)  # a session that was deleted must not come back
+            places = {folder / "blobs", *(_blob_path(folder, sha).parent for sha in blobs)}
+            fresh = {place for place in places if str(place) not in settled}
+            for place in sorted(fresh):  # a session that was deleted must not come back
+                make_folder(place, above=False, sync=False)
             for sha, data in blobs.items():
                 path = _blob_path(folder, sha)
-                make_folder(path.parent, above=False)
-                touched.add(path.parent)
                 if not exists(path):
                     replace_file(path, data, sync=True)
+            # Also what was there: another process may have died between making and syncing.
+            touched = {_blob_path(folder, sha).parent for sha in blobs} | {place.parent for place in fresh}
             for parent in sorted(touched, reverse=True):
                 sync_folder(parent)
+        settled.update(map(str, fresh))
+
+    def put_blobs_beside(self, log: Log, blobs: Mapping[str, bytes]) -> None:
+        """For an append to that log."""
+        self.put_blobs(log.folder, blobs, log.blob_folders if log.ready() else None)
 
     def put_blobs_of(self, session: str, blobs: Mapping[str, bytes]) -> None:
         """See ``World.put_blobs``."""

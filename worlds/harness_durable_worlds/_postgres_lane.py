@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Generic, TypeVar, cast
 
-import anyio
-
 from harness_durable import clock
 from harness_durable.errors import HarnessDurableError, StorageUnavailable
 from harness_durable_worlds._postgres_db import Connection
@@ -111,6 +109,7 @@ class Lane:
             self._wake.clear()
             while self._jobs:
                 await self._next()
+                await asyncio.sleep(0)  # who was answered may have more to do, which then goes along
             if self._closed:
                 return
 
@@ -136,9 +135,9 @@ class Lane:
                 connection = await self._line.ready(asked)
             except HarnessDurableError as error:
                 raise _with_doubt(error, unclear) from error
+            connection.until = end
             try:
-                with anyio.fail_after(end - clock.monotonic()):
-                    return await work(connection)
+                return await work(connection)
             except HarnessDurableError:
                 if not connection.usable:
                     self._line.drop()

@@ -1,10 +1,10 @@
 """The connection that notifies and is notified, and that dies with this process.
 
-Notifications are a hint: they are gathered for 10 ms, sent here and never with an append (which would cost
-every append a lock that all commits share), and whoever waits looks from time to time all the same. What
-surprises: a connection on which LISTEN was accepted may never deliver, because a pooler stands between, or
-because the network forgot it. So it is tested from another connection at the start, and by an echo every few
-seconds; at any doubt it is built anew.
+Notifications are a hint: they are gathered for a few ms, sent here, at most 40 a second, and never with an
+append (which would cost every append a lock that all commits share), and whoever waits looks from time to
+time all the same. What surprises: a connection on which LISTEN was accepted may never deliver, because a
+pooler stands between, or because the network forgot it. So it is tested from another connection at the start,
+and by an echo every few seconds; at any doubt it is built anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from harness_durable_worlds._postgres_lane import Lane
 from harness_durable_worlds._postgres_line import Line, Store
 from harness_durable_worlds._postgres_news import PostgresNews, heard, payloads
 
-GATHER_SECONDS = 0.01
+GATHER_SECONDS, APART_SECONDS = 0.005, 0.025
+"""A notification waits so long for others to go along, and so long after the one before it."""
 ECHO_EVERY = 5.0
 ECHO_SECONDS = 3.0
 _QUIET_SECONDS = 10.0
@@ -136,13 +137,14 @@ class Listener:
             self._complaints.say("LISTEN was accepted, but nothing arrives")
         self.tried.set()
         self._news.everything()
-        next_echo = clock.monotonic() + ECHO_EVERY
+        next_echo, next_one = clock.monotonic() + ECHO_EVERY, 0.0
         while not lost.is_set():
             with anyio.move_on_after(next_echo - clock.monotonic()):
                 await self._work.wait()
-                await clock.sleep(GATHER_SECONDS)
+                await clock.sleep(max(GATHER_SECONDS, next_one - clock.monotonic()))
             if self._sessions or self._due:
                 await self._send(db)
+                next_one = clock.monotonic() + APART_SECONDS
             if clock.monotonic() >= next_echo:
                 await self._check(db)
                 next_echo = clock.monotonic() + ECHO_EVERY

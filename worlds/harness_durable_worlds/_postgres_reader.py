@@ -21,14 +21,15 @@ GROUP_JOBS = 64
 
 class _PageJob(Job[Page]):
     def __init__(self, wanted: Wanted, app: str) -> None:
-        super().__init__(lambda db: self._alone(db, app))
+        super().__init__(partial(_alone, app=app, wanted=wanted))
         self.wanted = wanted
 
-    async def _alone(self, db: Connection, app: str) -> Page:
-        [page] = await read_pages(db, app, [self.wanted])
-        if page is None:
-            raise no_session(self.wanted.session)
-        return page
+
+async def _alone(db: Connection, app: str, wanted: Wanted) -> Page:
+    [page] = await read_pages(db, app, [wanted])
+    if page is None:
+        raise no_session(wanted.session)
+    return page
 
 
 class Reader(Lane):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 from harness_durable import clock
@@ -62,7 +63,7 @@ class Done(NamedTuple):
 
 class _AppendJob(Job[Done]):
     def __init__(self, append: Append, lane: Writer) -> None:
-        super().__init__(lambda db: lane.alone(db, append))
+        super().__init__(partial(lane.alone, append=append))
         self.append = append
 
 

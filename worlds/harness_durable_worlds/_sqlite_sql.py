@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 
 _HEADING = re.compile(r"^-- :(name|migration) (\w+)$", re.MULTILINE)
 
 
 def _load() -> tuple[dict[str, str], tuple[str, ...]]:
-    text = resources.files("harness_durable_worlds").joinpath("sqlite.sql").read_text("utf-8")
+    text = Path(__file__).with_name("sqlite.sql").read_text("utf-8")
     _, *parts = _HEADING.split(text)
     found = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
     named = {name: sql.strip() for what, name, sql in found if what == "name"}

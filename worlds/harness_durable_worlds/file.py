@@ -136,10 +136,9 @@ class FileWorld:
     ) -> int:
         check_records(records)
         check_blobs(blobs or {})
-        folder = self._store.folder(session)
-        store_blobs = partial(self._store.put_blobs, folder, blobs) if blobs else None
 
         def work(log: Log) -> tuple[int, bool]:
+            store_blobs = partial(self._store.put_blobs_beside, log, blobs) if blobs else None
             before = log.top.row if log.chain else None
             head = append(log, expected_head, epoch, records, row, self.repairs.append, store_blobs)
             earlier = row is not None and row.due is not None and (before is None or before.due != row.due)
@@ -152,7 +151,8 @@ class FileWorld:
         return head
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[StoredRecord]:
-        return await self._logs.on(session, lambda log: log.read(after, limit))
+        found = self._logs.glance(session, lambda log: log.glance(after, limit))
+        return await self._logs.on(session, lambda log: log.read(after, limit)) if found is None else found
 
     async def salvage(self, session: str) -> Salvage:
         def work(log: Log) -> Salvage:

@@ -151,10 +151,14 @@ class PostgresWorld:
     ) -> int:
         key = self._key(session)
         check_sizes(records, blobs)
-        rows = await blob_rows.prepare(self._side, key, blobs) if blobs else []
         due_at = None if row is None else log.due_of(row, self._clock.translate)[2]
-        async with blob_rows.named(self._side, key, rows):
-            done = await self._log.append(Append(session, expected_head, epoch, records, rows, row, due_at))
+        rows = await blob_rows.prepare(self._side, key, blobs) if blobs else []
+        append = Append(session, expected_head, epoch, records, rows, row, due_at)
+        if blobs:
+            async with blob_rows.named(self._side, key, rows):
+                done = await self._log.append(append)
+        else:
+            done = await self._log.append(append)
         self._told(session, row, free=done.free)
         return done.head
 

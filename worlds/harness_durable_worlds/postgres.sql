@@ -19,6 +19,9 @@
 --     is closed when the worker dies, and where the worker's own process runs (_postgres_liveness.py).
 --   * A blob up to 256 KiB is in its row; a larger one is in pieces that are written ahead, and named by the
 --     append. Bytes are bytea, uncompressed by the server: they are compressed already, or not worth it.
+--   * What may be lost (notifications, progress, snapshots) does not wait for the disk: `synchronous_commit` is
+--     off for that one transaction, which a pooler cannot mix up. Connections of our own plan a statement once
+--     (`limits`): with arrays of one element, the server would plan most of them at every call.
 --   * `crc` covers every other column of a record, as in the other Worlds: the server's own checksums are off
 --     by default before version 18.
 --
@@ -88,7 +91,8 @@ select current_setting('server_version'), current_setting('synchronous_commit'),
 
 -- :name limits
 select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
-    set_config('idle_in_transaction_session_timeout', $2, false)
+    set_config('idle_in_transaction_session_timeout', $2, false),
+    set_config('plan_cache_mode', 'force_generic_plan', false)       -- or most are planned at every call
 
 -- :name schema_exists
 select exists (
@@ -102,7 +106,7 @@ select 1 from pg_namespace where nspname = $1
 select coalesce(max(version), 0) from hd.migration
 
 -- :name notify
-select pg_notify($1, $2)
+select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)
 
 -- ---------------------------------------------------------------------------------------- the log
 
@@ -209,7 +213,7 @@ insert into hd.snapshot (session, app, seq, crc, body)
 select session, app, $3::bigint, $4::bigint, $5::bytea from hd.session where session = $2 and app = $1
 for key share
 on conflict (session, app) do update set seq = excluded.seq, crc = excluded.crc, body = excluded.body
-returning 1
+returning set_config('synchronous_commit', 'off', true)
 
 -- :name snapshot
 select c.seq, c.body, c.crc from hd.session s left join hd.snapshot c on c.session = s.session and c.app = s.app
@@ -220,7 +224,7 @@ insert into hd.progress (session, app, body)
 select session, app, $3::bytea from hd.session where session = $2 and app = $1
 for key share
 on conflict (session, app) do update set body = excluded.body
-returning 1
+returning set_config('synchronous_commit', 'off', true)
 
 -- :name progress
 select c.body from hd.session s left join hd.progress c on c.session = s.session and c.app = s.app

@@ -1,0 +1,69 @@
+"""What is told of a model call while it runs, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from harness_durable import clock
+from harness_durable.gateway.progress import INTERVAL, TAIL, Progress, Reporter
+
+
+class HandClock:
+    """Time that passes when the test says so."""
+
+    now = 1024.0
+
+    def now_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def time() -> Generator[HandClock]:
+    found = HandClock()
+    with clock.use(found):
+        yield found
+
+
+def reporter() -> tuple[Reporter, list[Progress]]:
+    told: list[Progress] = []
+    return Reporter("m1", None, told.append), told
+
+
+def test_text_is_told_at_once_and_then_once_an_interval(time: HandClock) -> None:
+    found, told = reporter()
+    for _ in range(10):
+        found.add("x")
+        time.now += INTERVAL / 4
+    assert [len(each.text) for each in told] == [1, 5, 9]
+
+
+def test_the_last_words_are_told_when_something_else_arrives(time: HandClock) -> None:
+    """What a model says before a long tool input must not wait for the input's end."""
+    found, told = reporter()
+    found.add("I will ")
+    found.add("write it.")
+    for _ in range(3):
+        time.now += 2 * INTERVAL
+        found.add("")
+    assert [each.text for each in told] == ["I will ", "I will write it."]
+
+
+def test_a_long_answer_is_told_by_its_end(time: HandClock) -> None:
+    found, told = reporter()
+    found.add("a" * TAIL)
+    time.now += 2 * INTERVAL
+    found.add("b")
+    found.end()
+    assert [(len(each.text), each.size, each.done) for each in told] == [
+        (TAIL, TAIL, False),
+        (TAIL, TAIL + 1, False),
+        (TAIL, TAIL + 1, True),
+    ]
