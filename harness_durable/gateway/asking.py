@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import anyio
 import msgspec
 
 from harness_durable import _http
@@ -25,6 +26,7 @@ from harness_durable.gateway.wire import JSON, Fault, Parsed, ToolUse, Wire
 from harness_durable.journal import Journal
 from harness_durable.journal.calls import Asked, Response
 from harness_durable.payload import Packing, clean
+from harness_durable.state import Session
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class Kind(msgspec.Struct, frozen=True):
 Classify = Callable[[str], Kind]
 """By the name that the model uses."""
 
+_OUTCOME_SECONDS = 10.0
+"""How long a request waits for outcomes that it shows already, before it goes on without them."""
 _ERROR = 64 << 10
 """Bytes of an error that are looked at."""
 _REASON = 500
@@ -97,10 +101,23 @@ class Asker:
         call if there is one.
 
         Raises only what the journal raises: then nothing may go to the harness."""
+        await self._outcomes_first(incoming.body, agent)
         try:
             return await self._once(incoming, key, agent, began, last=False)
         except _AskAgain:
             return await self._once(incoming, key, agent, began, last=True)
+
+    async def _outcomes_first(self, body: bytes, agent: str | None) -> None:
+        """What a harness shows its model of a call has to be in the log. One that tells us of outcomes by
+        another way may be read there a moment later: a death in between would make the call unknown."""
+
+        def told(state: Session) -> bool:
+            calls = state.calls(state.turn) if state.turn is not None else []
+            running = (call for call in calls if call.open and call.agent == agent)
+            return not any(call.released_in is not None and call.id.encode() in body for call in running)
+
+        with anyio.move_on_after(_OUTCOME_SECONDS):
+            await self.journal.until(told)
 
     def shown(self, incoming: Incoming) -> Incoming:
         """The request as the provider may see it. One that is packed stays as it is."""

@@ -10,7 +10,7 @@ import pytest
 
 from harness_durable import recovery
 from harness_durable.errors import HarnessStuck, WriterFenced
-from harness_durable.gateway import server
+from harness_durable.gateway import asking, server
 from harness_durable.journal import Inbox
 from harness_durable.testing.provider import Reply, ScriptedProvider, Text, ToolUse
 from harness_durable.world import Record
@@ -185,3 +185,24 @@ async def test_a_superseded_worker_that_wakes_up_starts_nothing(tool: ToolUse) -
             with pytest.raises(WriterFenced):
                 await rig.journal.tool_gate(tool.id, "L1")
     assert RELEASED not in rig.kinds()
+
+
+async def test_the_model_is_shown_an_outcome_only_once_it_is_in_the_log() -> None:
+    """A harness may tell of outcomes by another way, which is read a moment later."""
+    async with provider() as model, gateway(model.url) as rig:
+        await rig.ask(body())
+        sent = await rig.start(body("toolu_1 said: done"))
+        await anyio.wait_all_tasks_blocked()
+        assert rig.kinds()[-1] == RELEASED, "the request waits for the outcome"
+        await rig.journal.tool_finished("toolu_1", ok=True, result=b"done", source="hook")
+        await sent.response()
+    kinds = rig.kinds()
+    assert kinds.index("tool.completed") < kinds.index("model.requested", kinds.index(RELEASED))
+
+
+async def test_an_outcome_that_never_comes_holds_nothing_up_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_OUTCOME_SECONDS", 0.01)
+    async with provider() as model, gateway(model.url) as rig:
+        await rig.ask(body())
+        await rig.ask(body("toolu_1 said: done"))
+    assert len(model.requests) == 2

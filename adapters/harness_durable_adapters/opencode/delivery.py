@@ -41,8 +41,9 @@ class Delivery(delivery.Delivery):
         await self._prompt(marked_id(now, number), [part])
 
     async def opened(self, message: Message) -> None:
-        """A harness that has the turn's message already is told to go on, if it does not."""
-        if not self._sent_now:
+        """A harness that has the turn's message already is told to go on, if it does not. One that works would
+        take the last message for a newer one; and if that is its own wish for a summary, sum up twice."""
+        if not self._sent_now and self._mirror.session not in await self._server.working():
             await self.go_on()
 
     async def go_on(self) -> None:

@@ -101,7 +101,9 @@ class OpenCodeConversation(Conversation):
         self.initialized.set()
         self.start(self._listen)
         await self._connected.wait()  # some errors are told in events only, and once
-        subagents = Subagents(self.ctx, self._server, self._mirror, self._delivery.again, self._working)
+        subagents = Subagents(
+            self.ctx, self._server, self._mirror, self._delivery.again, self._server.working
+        )
         with self._resuming:
             await subagents.finish()
         self._resumed.set()
@@ -158,11 +160,7 @@ class OpenCodeConversation(Conversation):
 
     async def _busy_there(self) -> bool:
         """Does it work, by its own account? Raises ``HarnessStuck`` if it does not say."""
-        return self._mirror.session in await self._working()
-
-    async def _working(self) -> Json:
-        """The sessions that work, ours and those of subagents."""
-        return mapping(await self._server.json("GET", "/session/status"))
+        return self._mirror.session in await self._server.working()
 
     # ---------------------------------------------------------------------------------- listening
 
@@ -227,10 +225,10 @@ class OpenCodeConversation(Conversation):
         idle = 0
         deadline = clock.monotonic() + STOP_SECONDS
         while idle < 3 and clock.monotonic() < deadline:
-            working = await self._working()
+            working = await self._server.working()
             for session in {self._mirror.session, *working}:
                 await self._server.call("POST", f"/session/{session}/abort")
-            idle = 0 if await self._working() else idle + 1
+            idle = 0 if await self._server.working() else idle + 1
             await clock.sleep(_AGAIN_SECONDS)
         if idle < 3:
             raise HarnessStuck(f"the harness did not stop within {STOP_SECONDS:.0f} s of being asked")

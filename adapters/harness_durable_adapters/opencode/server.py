@@ -16,7 +16,7 @@ from harness_durable import clock
 from harness_durable.errors import HarnessStuck
 
 from ..common.lines import Lines
-from ..common.shapes import Json, decode, encode, value
+from ..common.shapes import Json, decode, encode, mapping, value
 
 _CHUNK = 256 << 10
 _TRIES = 4
@@ -60,6 +60,10 @@ class Server:
     async def json(self, method: str, path: str, body: Json | bytes | None = None) -> object:
         """The same, read."""
         return value(await self.call(method, path, body))
+
+    async def working(self) -> Json:
+        """The sessions that work by the harness's own account, ours and those of subagents."""
+        return mapping(await self.json("GET", "/session/status"))
 
     async def events(self, path: str) -> AsyncGenerator[Json]:
         """Server-sent events, until the connection ends. The first thing given is empty: it stands. Raises
