@@ -41,8 +41,8 @@ class Delivery(delivery.Delivery):
         await self._prompt(marked_id(now, number), [part])
 
     async def opened(self, message: Message) -> None:
-        """A harness that has the turn's message already is told to go on, if it does not. One that works would
-        take the last message for a newer one; and if that is its own wish for a summary, sum up twice."""
+        """A harness that has the turn's message already is told to go on, if it does not. One that works
+        would take the last message for a newer one, and sum up twice if that is its wish for a summary."""
         if not self._sent_now and self._mirror.session not in await self._server.working():
             await self.go_on()
 
