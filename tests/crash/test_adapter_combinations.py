@@ -279,7 +279,8 @@ async def test_an_answer_that_comes_after_the_harness_died_is_paid_once(
         report = await examine(scene, Expectation(once=("one", "two")))
         assert report.violations == [], scene.tail()
         assert report.model_calls - report.lost == 3, "an answer was paid again"
-        assert (report.lost, report.lives) == (0, 2) if death == "harness" else report.lost <= 1
+        assert report.lost <= (death != "harness"), scene.tail()
+        assert death != "harness" or report.lives == 2, scene.tail()
 
 
 # ----------------------------------------------------------------------------------------- people
