@@ -93,31 +93,42 @@ class Asker:
     on_progress: Callable[[Progress], None] | None
     client: _http.AsyncClient
     _tool_ids: set[str] = field(default_factory=set[str])
+    _in_vain: set[str] = field(default_factory=set[str])
+    """Calls whose outcome a request has waited for, and that did not come: the next ones do not wait."""
 
     async def ask(
-        self, incoming: Incoming, *, key: str, agent: str | None, began: Callable[[str], None]
+        self,
+        incoming: Incoming,
+        *,
+        key: str,
+        agent: str | None,
+        began: Callable[[str], None],
+        patience: anyio.CancelScope,
     ) -> Reply:
         """The whole of it; ``began`` hears the call's id once the intent is durable, and that of the second
-        call if there is one.
+        call if there is one. ``patience`` is cancelled when no outcome comes any more.
 
         Raises only what the journal raises: then nothing may go to the harness."""
-        await self._outcomes_first(incoming.body, agent)
+        await self._outcomes_first(incoming.body, agent, patience)
         try:
             return await self._once(incoming, key, agent, began, last=False)
         except _AskAgain:
             return await self._once(incoming, key, agent, began, last=True)
 
-    async def _outcomes_first(self, body: bytes, agent: str | None) -> None:
+    async def _outcomes_first(self, body: bytes, agent: str | None, patience: anyio.CancelScope) -> None:
         """What a harness shows its model of a call has to be in the log. One that tells us of outcomes by
         another way may be read there a moment later: a death in between would make the call unknown."""
 
-        def told(state: Session) -> bool:
+        def untold(state: Session) -> list[str]:
             calls = state.calls(state.turn) if state.turn is not None else []
-            running = (call for call in calls if call.open and call.agent == agent)
-            return not any(call.released_in is not None and call.id.encode() in body for call in running)
+            running = (call for call in calls if call.open and call.agent == agent and call.released_in)
+            return [call.id for call in running if call.id not in self._in_vain and call.id.encode() in body]
 
-        with anyio.move_on_after(_OUTCOME_SECONDS):
-            await self.journal.until(told)
+        patience.deadline = anyio.current_time() + _OUTCOME_SECONDS
+        with patience:
+            await self.journal.until(lambda state: not untold(state))
+        if patience.cancelled_caught:
+            self._in_vain.update(untold(self.journal.state))
 
     def shown(self, incoming: Incoming) -> Incoming:
         """The request as the provider may see it. One that is packed stays as it is."""

@@ -43,6 +43,7 @@ class _Flight:
         self.settled = anyio.Event()
         self.waiting = 0
         self.delivered = False
+        self.patience = anyio.CancelScope()
 
     def settle(self, reply: Reply) -> None:
         self.reply = reply
@@ -82,7 +83,10 @@ class Gateway:
     async def drained(self) -> None:
         """Return when no model call is under way, while ``serve`` runs. For the driver, after the harness has
         died: what is paid for is then in the log before the next life asks again."""
-        for flight in list(self._flights.values()):
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.patience.cancel()  # a harness that is dead tells of no outcome any more
+        for flight in flights:
             await flight.settled.wait()
 
     async def serve(self, requests: AsyncIterator[Request]) -> None:
@@ -213,7 +217,8 @@ class Gateway:
                 began(record.id)
                 flight.settle(await self._replayed(record))
             else:
-                flight.settle(await asker.ask(incoming, key=key, agent=agent, began=began))
+                asked = asker.ask(incoming, key=key, agent=agent, began=began, patience=flight.patience)
+                flight.settle(await asked)
             self._clear(name, flight)
 
         tasks.start_soon(fly)

@@ -206,3 +206,29 @@ async def test_an_outcome_that_never_comes_holds_nothing_up_for_good(monkeypatch
         await rig.ask(body())
         await rig.ask(body("toolu_1 said: done"))
     assert len(model.requests) == 2
+
+
+async def test_an_outcome_that_never_comes_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the requests of a life together: one that is lost must not slow down each of them."""
+    monkeypatch.setattr(asking, "_OUTCOME_SECONDS", 0.01)
+    async with provider() as model, gateway(model.url) as rig:
+        await rig.ask(body())
+        await rig.ask(body("toolu_1 said: done"))
+        monkeypatch.setattr(asking, "_OUTCOME_SECONDS", 3600)
+        with anyio.fail_after(20):
+            await rig.ask(body("toolu_1 said: done; go on"))
+    assert len(model.requests) == 3
+
+
+async def test_of_a_harness_that_has_died_no_outcome_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next life begins when all is drained."""
+    monkeypatch.setattr(asking, "_OUTCOME_SECONDS", 3600)
+    async with provider() as model, gateway(model.url) as rig:
+        await rig.ask(body())
+        sent = await rig.start(body("toolu_1 said: done"))
+        await anyio.wait_all_tasks_blocked()
+        assert len(model.requests) == 1, "the request waits for the outcome"
+        with anyio.fail_after(20):
+            await rig.gateway.drained()
+            await sent.response()
+    assert len(model.requests) == 2

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness_durable.errors import DamagedLog
-from harness_durable_worlds import _file_segments
+from harness_durable.errors import BadInput, DamagedLog, StorageUnavailable
+from harness_durable_worlds import _file_log, _file_segments, _file_system
 from harness_durable_worlds._file_lanes import Lanes
 from harness_durable_worlds.file import FileWorld
 from tests.worlds.file_support import DUE, PARKED, note, opened, worker
@@ -127,3 +128,42 @@ async def test_a_byte_that_flipped_is_damage_for_it_too(tmp_path: Path) -> None:
         with pytest.raises(DamagedLog):
             await ids(world, 1)
         assert await ids(world, 2) == ["b"]
+
+
+@pytest.mark.parametrize("kind", ["nfs", "fuse.sshfs", "fuseblk"])
+async def test_a_file_system_that_may_not_answer_never_stops_the_loop(
+    tmp_path: Path, hops: list[int], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def kind_of(_: Path) -> str:
+        return kind
+
+    monkeypatch.setenv(_file_system.ALLOW, "1")
+    monkeypatch.setattr(_file_system, "kind_of", kind_of)
+    async with opened(tmp_path) as world:
+        await world.create("s", [note(name="first")], PARKED)
+        await add(world, 1, "a")
+        hops.clear()
+        assert await ids(world, 1) == ["a"]
+        assert len(hops) == 1
+
+
+async def test_what_the_system_refuses_is_told_in_our_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    async with opened(tmp_path) as world:
+        await world.create("s", [note(name="first")], PARKED)
+        await add(world, 1, "a")
+        with monkeypatch.context() as patched:
+            patched.setattr(_file_log, "exists", refused)
+            with pytest.raises(StorageUnavailable, match="make the folder writable"):
+                await ids(world, 1)
+        assert await ids(world, 1) == ["a"]
+
+
+async def test_half_a_character_names_no_session(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        with pytest.raises(BadInput):
+            await world.read("\ud800")

@@ -14,12 +14,15 @@ from functools import partial
 import anyio
 import pytest
 
+from harness_durable import clock
 from harness_durable.errors import BadInput, StorageUnavailable
 from harness_durable.world import Owner, StoredRecord
 from harness_durable_worlds import _postgres_db as db
 from harness_durable_worlds import _postgres_lane as lane
 from harness_durable_worlds import _postgres_line as line
 from harness_durable_worlds import _postgres_listen as listen
+from harness_durable_worlds._postgres_sql import statements
+from harness_durable_worlds._postgres_url import target_of
 from harness_durable_worlds.postgres import PostgresWorld, open_world
 from tests.worlds.postgres_kit import (
     APP,
@@ -521,3 +524,28 @@ async def test_a_full_disk_on_the_server_is_an_error_that_passes(restarted: Clus
     finally:
         if mounted:
             await asyncio.to_thread(subprocess.run, ["umount", str(small)], check=True)
+
+
+# ------------------------------------------------------------------------------------- one connection
+
+
+async def test_a_script_ends_when_its_job_has_to() -> None:
+    target = target_of(cluster().url(fresh_schema()))
+    connection = await db.connect(target, statements(target.schema), prepare=True, seconds=20.0)
+    try:
+        connection.until = clock.monotonic() + 0.05
+        with pytest.raises(TimeoutError):
+            await connection.run("select pg_sleep(10)")
+    finally:
+        connection.sever()
+
+
+async def test_a_server_that_knows_no_such_setting_is_used_without_it() -> None:
+    target = target_of(cluster().url(fresh_schema()))
+    sql = statements(target.schema)
+    older = {**sql, "limits": sql["limits"].replace("plan_cache_mode", "no_such_mode")}
+    connection = await db.connect(target, older, prepare=True, seconds=20.0)
+    try:
+        assert connection.usable
+    finally:
+        await connection.close()

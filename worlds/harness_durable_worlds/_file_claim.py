@@ -59,7 +59,9 @@ def begin(
             raise
         if exists(log.path(epoch + 1)):
             raise RacedError
+    settled = log.settled
     log.refresh()
+    log.settled = settled and log.newest == epoch  # this one's entry is durable
     return epoch, first
 
 

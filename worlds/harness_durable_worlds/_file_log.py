@@ -31,7 +31,8 @@ class Log:
         self.newest = -1
         """The newest file's epoch; larger than the top's if a file without a header fences it."""
         self.settled = False
-        """Whether this process has made sure that the folder's entries are durable."""
+        """Whether this process has made sure that the folder's entries are durable, that of the newest
+        segment among them: whoever made another one may have died before it was."""
         self.blob_folders: set[str] = set()
         """Those of whose entries the same is known. While the newest segment is open, nobody can have removed
         the session and made another one of its name without that being seen."""
@@ -59,8 +60,10 @@ class Log:
 
     def refresh(self) -> None:
         """See what others did. Raises ``NotFound`` if the session is not there."""
+        before = self._file()
         if not self._current():
             self._reload()
+            self.settled = self.settled and self._file() == before
 
     def ready(self) -> bool:
         """Whether the newest segment, as far as we know, is open."""
@@ -155,6 +158,10 @@ class Log:
             for item in segment.missing():
                 if item.first > after:
                     yield segment, item
+
+    def _file(self) -> tuple[int, int]:
+        """Which the newest segment is."""
+        return (self.epoch, self.top.stamp[0]) if self.chain else (-1, 0)
 
     def _reload(self) -> None:
         epochs = self._epochs()

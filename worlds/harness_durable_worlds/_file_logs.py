@@ -43,12 +43,16 @@ class Logs:
 
     def glance(self, session: str, look: Callable[[Log], T | None]) -> T | None:
         """``look`` at a log at once, on the event loop, if that can be without waiting for its lane. It must
-        not wait for the disk either; ``None`` if it would have to."""
-        lane = self._lanes.lane_of(session)
+        not wait for the disk either; ``None`` if it would have to, or if the system refuses something: its
+        lane says what. Raises ``BadInput`` for what cannot name a session."""
+        lane = self._lanes.lane_of(check_session_id(session))
         if self._closed or not self._lanes.idle(lane):
             return None
         log = self._known[lane].get(session)
-        return None if log is None else look(log)
+        try:
+            return None if log is None else look(log)
+        except OSError:
+            return None
 
     async def each(self, names: Sequence[str], work: Callable[[Log], T]) -> list[T]:
         """``work`` on every session that exists, in order of ``names``; in parts, so that appends come in

@@ -59,6 +59,11 @@ def kind_of(folder: Path, table: str | None = None) -> str:
     return kind
 
 
+def is_near(kind: str) -> bool:
+    """Whether a file's size is known without asking another machine or process, which may not answer."""
+    return kind not in _NETWORK and not kind.startswith("fuse")
+
+
 def check(folder: Path, kind: str) -> tuple[str, ...]:
     """Sentences of warning. Raises ``BadSetting`` for a network file system, unless it was allowed."""
     if kind in _NETWORK and os.environ.get(ALLOW) != "1":

@@ -106,13 +106,13 @@ class Connection:
             await self.run(self._sql["fail_full"])
         return await self._raw.fetch(self._sql[name], *args, timeout=self._left())
 
-    def _left(self) -> float:
+    def _left(self, seconds: float | None = None) -> float:
         """asyncpg's own limit costs a seventh of a cancel scope, for each statement."""
-        return min(self._seconds, self.until - clock.monotonic())
+        return min(seconds or self._seconds, self.until - clock.monotonic())
 
     async def run(self, script: str, seconds: float | None = None) -> str:
         """Run statements without arguments; what the server says of the last one."""
-        with anyio.fail_after(seconds or self._seconds):
+        with anyio.fail_after(self._left(seconds)):
             return await self._raw.execute(script)
 
     async def listen(self, channel: str, heard: Callable[[str], None], lost: Callable[[], None]) -> None:

@@ -102,6 +102,7 @@ class FileWorld:
 
     def __init__(self, url: str, app: str, store: Store, kind: str, warnings: tuple[str, ...]) -> None:
         self._url, self._app, self._store, self._kind, self._warnings = url, app, store, kind, warnings
+        self._near = _file_system.is_near(kind)
         self._logs = Logs(store)
         self._liveness = HostLiveness(store.workers)
         self._watch = Watch()
@@ -151,7 +152,7 @@ class FileWorld:
         return head
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[StoredRecord]:
-        found = self._logs.glance(session, lambda log: log.glance(after, limit))
+        found = self._logs.glance(session, lambda log: log.glance(after, limit)) if self._near else None
         return await self._logs.on(session, lambda log: log.read(after, limit)) if found is None else found
 
     async def salvage(self, session: str) -> Salvage:

@@ -92,7 +92,9 @@ select current_setting('server_version'), current_setting('synchronous_commit'),
 -- :name limits
 select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
     set_config('idle_in_transaction_session_timeout', $2, false),
-    set_config('plan_cache_mode', 'force_generic_plan', false)       -- or most are planned at every call
+    case when current_setting('plan_cache_mode', true) is not null   -- servers of another make lack it
+         then set_config('plan_cache_mode', 'force_generic_plan', false)  -- or most are planned at every call
+    end
 
 -- :name schema_exists
 select exists (
