@@ -138,8 +138,8 @@ def denied(asked: Permission) -> str:
 
 
 def told_of_fork(state: Session) -> str:
-    """What the model is told with each message to a fork until its first turn: else it would go on in the
-    folder of its parent, by the paths that it has read there. Nothing if there is nothing to tell."""
+    """What the model is told with each message to a fork until its harness has one: else it would go on in
+    the folder of its parent, by the paths that it has read there. Nothing if there is nothing to tell."""
     fork, agent = state.untold, state.agent
     if fork is None or agent is None:
         return ""

@@ -280,10 +280,14 @@ class Session(msgspec.Struct):
 
     @property
     def untold(self) -> Fork | None:
-        """Where it comes from, as long as its model was not told so: until its first own turn."""
-        last = self.last_turn
-        begun = last is not None and self.forked is not None and last.started_seq > self.forked.seq
-        return None if begun else self.forked
+        """Where it comes from, as long as its model was not told so: until a harness has a message of its
+        own. A turn may end before that."""
+        fork = self.forked
+        if fork is None:
+            return None
+        own = (one for one in self.messages.values() if one.seq > fork.seq and not one.remark)
+        completed = {turn.id for turn in self.turns.values() if turn.status == "completed"}
+        return None if any(one.delivered_in or one.id in completed for one in own) else fork
 
     @property
     def turn(self) -> Turn | None:

@@ -28,6 +28,11 @@ async def told(reader: Reader, before: Session) -> str:
     kept, root, begun = before.files.seq, before.files.root, False
     async for entry in reader.entries(before.seq):
         match entry.event:
+            case ev.WorkspaceCommitted(cause="restored", skipped=why) if why:
+                return (
+                    "the files were brought to the last recorded step, and could not be looked at since "
+                    f"({why}); event {kept} has what lay there before"
+                )
             case ev.WorkspaceCommitted(cause="restored") as made if made.root == root:
                 return "the files were gone, and were made anew: they are as at the last recorded step"
             case ev.WorkspaceCommitted(cause="restored"):

@@ -149,9 +149,10 @@ def apply(state: Session, entry: ev.Entry) -> None:
 
 def _forked(state: Session, entry: ev.Entry, event: ev.SessionForked) -> None:
     """Who drove it, and that it may have ended, is the parent's story. What was open is closed by the events
-    that follow this one."""
-    agent = state.agent
-    state.forked = Fork(event.parent, event.at, entry.seq, agent.workspace if agent is not None else "")
+    that follow this one. The model of a fork that was not told so knows of the first parent's place only."""
+    agent, before = state.agent, state.untold
+    place = before.workspace if before is not None else agent.workspace if agent is not None else ""
+    state.forked = Fork(event.parent, event.at, entry.seq, place)
     if agent is not None:
         state.agent = msgspec.structs.replace(agent, workspace=event.workspace, files=event.files)
     state.worker, state.closed = "", False

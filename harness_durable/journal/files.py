@@ -148,8 +148,9 @@ class Committer:
             self._rests_until = clock.monotonic() + rest
 
     def _changing(self, calls: Sequence[str]) -> tuple[str, ...]:
-        """Those that have run, have no outcome yet, and do more than look; none while looks rest."""
-        if clock.monotonic() < self._rests_until:
+        """Those that have run, have no outcome yet, and do more than look; none while looks rest, and the log
+        says so: the append that was to say it may have failed."""
+        if clock.monotonic() < self._rests_until and self._writer.state.files.uncovered_seq:
             return ()
         known = [self._writer.state.tool_calls.get(call) for call in calls]
         return tuple(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Set
+from contextlib import suppress
 from pathlib import Path, PurePath
 
+import anyio
 import msgspec
 
 from harness_durable import events, fold
 from harness_durable.copying import BATCH, read_all, row_of
-from harness_durable.errors import BadInput, DamagedLog, NotFound, WorkspaceMissing
+from harness_durable.errors import BadInput, DamagedLog, HarnessDurableError, NotFound, WorkspaceMissing
 from harness_durable.events import AgentSpec
 from harness_durable.journal import Reader, forking
 from harness_durable.journal.naming import named
@@ -25,6 +27,9 @@ from harness_durable.runtime.equipment import Equipment
 from harness_durable.state import Session
 from harness_durable.workspace import is_empty, refuse
 from harness_durable.world import World, check_session_id
+
+FORGET_SECONDS = 5.0
+"""How long one that failed takes to remove what it has copied, at most."""
 
 
 class Forked(msgspec.Struct, frozen=True):
@@ -52,13 +57,14 @@ async def fork(
     works in the folder ``files``. By default that is one beside the parent's, under the fork's own name; of a
     session whose files are not in the log it must be named, and holds them already.
 
-    Cut off, the same call again goes on. Raises ``BadInput``, ``NotFound``; ``DamagedLog`` and ``LogTooNew``
-    if what is to be copied is not whole.
+    Cut off, the same call again goes on, if it names the fork. Raises ``BadInput``, ``NotFound``;
+    ``DamagedLog`` and ``LogTooNew`` if what is to be copied is not whole.
     """
     now = await Reader(world, parent).load()
     at = _settled(now) if at is None else at
     if not 0 < at <= now.seq:
         raise BadInput(f"session {parent!r} has the events 1 to {now.seq}, and not {at}; see `trace`")
+    nameless = not name
     name = check_session_id(name or f"{parent[:110]}-fork-{uuid.uuid4().hex[:6]}")
     if await row_of(world, name) is not None:
         raise BadInput(f"session {name!r} is there already; name the fork otherwise")
@@ -70,11 +76,16 @@ async def fork(
         )
     if state.agent is None:
         raise DamagedLog(f"session {parent!r}", 0, None, "it has no session.created event")
-    agent = _own_place(equipment, state, state.agent, name, files)
+    agent = _own_place(equipment, state, state.agent, parent, name, files)
     names = await named(world, parent, (entry_of(record, parent) for record in records))
-    copied = await _copy(world, parent, name, names)
     event = events.SessionForked(parent, at, agent.workspace, agent.files)
-    await forking.begin(world, name, records, state, event)
+    try:
+        copied = await _copy(world, parent, name, names)
+        await forking.begin(world, name, records, state, event)
+    except BaseException:
+        if nameless:
+            await _forget(world, name)
+        raise
     return Forked(name, parent, at, agent.workspace, *copied)
 
 
@@ -84,7 +95,7 @@ def _settled(state: Session) -> int:
 
 
 def _own_place(
-    equipment: Equipment, state: Session, agent: AgentSpec, name: str, files: Path | None
+    equipment: Equipment, state: Session, agent: AgentSpec, parent: str, name: str, files: Path | None
 ) -> AgentSpec:
     """The agent in a place of the fork's own: two sessions never work in one. What only another host can know
     is left to whoever makes the folder there."""
@@ -105,16 +116,19 @@ def _own_place(
             "beside this session's workspace there is no place for another: name one (`--files DIR`)"
         )
     own = msgspec.structs.replace(agent, workspace=workspace, files="durable" if durable else "kept")
-    place = _place(equipment, own)
+    place = _place(equipment, own, name)
     if place is not None:
-        _check(place, _place(equipment, agent), durable)
+        _check(place, _place(equipment, agent, parent), durable)
+    elif workspace == agent.workspace:
+        raise BadInput(f"{workspace} is the workspace of the parent; name the fork otherwise")
     return own
 
 
-def _place(equipment: Equipment, agent: AgentSpec) -> Path | None:
+def _place(equipment: Equipment, agent: AgentSpec, session: str) -> Path | None:
     """Where that is on this host, if anybody here can know."""
     try:
-        return None if agent.files == "scratch" else Path(equipment.place(agent)).resolve()
+        scratch = equipment.beside(session) / "scratch"
+        return Path(scratch if agent.files == "scratch" else equipment.place(agent)).resolve()
     except WorkspaceMissing:
         return None
 
@@ -149,6 +163,12 @@ async def _copy(world: World, parent: str, name: str, names: Set[str]) -> tuple[
     if batch:
         await world.put_blobs(name, batch)
     return len(missing), total
+
+
+async def _forget(world: World, name: str) -> None:
+    """What was copied under a name that nobody heard of, and so nobody will go on with."""
+    with anyio.move_on_after(FORGET_SECONDS, shield=True), suppress(HarnessDurableError):
+        await world.delete(name)
 
 
 async def _stored(world: World, session: str, blob: str) -> bytes:

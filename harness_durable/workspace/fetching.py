@@ -6,7 +6,7 @@ asked for in batches, which the loop has under way at once, and unpacked in the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -56,6 +56,13 @@ class Blobs:
             raise stored
         return expand(name, stored)
 
+    def _drop(self, names: Iterable[str]) -> None:
+        """These are not going to be got."""
+        for name in names:
+            self._wanted[name] -= 1
+            if self._wanted[name] <= 0:
+                self._hand.pop(name, None)
+
     def content(self, ref: str) -> Iterator[bytes]:
         """A file's, piece by piece."""
         if not ref.startswith("+"):
@@ -63,8 +70,17 @@ class Blobs:
             return
         for part in batches(self.get(ref[1:]).decode().split("\n"), lambda _: (1, PIECE)):
             self.fetch(part)
-            for name in part:
-                yield self.get(name)
+            left = iter(part)
+            try:
+                for name in left:
+                    yield self.get(name)
+            finally:  # of a damaged file the rest is not held
+                self._drop(left)
+
+
+def harmed(error: DamagedLog | ValueError, ref: str) -> str:
+    """The blob that is damaged; ``ref``, if that holds what no scanner of ours writes."""
+    return error.where.removeprefix("blob ") if isinstance(error, DamagedLog) else ref
 
 
 def batches(items: Sequence[T], size: Callable[[T], tuple[int, int]]) -> Iterator[Sequence[T]]:

@@ -104,7 +104,7 @@ def parse(line: bytes) -> Line:
     raw = unescape(name)
     if kind not in (b"f", b"r", b"l", b"d", b"n") or raw in (b"", b".", b"..") or b"/" in raw or b"\0" in raw:
         raise ValueError(f"not a manifest's line: {line!r}")
-    return Line(kind.decode(), int(mode, 8), 0 if size == b"-" else int(size), ref.decode(), raw)
+    return Line(kind.decode(), int(mode, 8) & 0o7777, 0 if size == b"-" else int(size), ref.decode(), raw)
 
 
 def target(line: Line) -> bytes:
@@ -137,7 +137,7 @@ def lines(ref: str, get: Get) -> Iterator[bytes]:
     raw = get(ref) if ref else b""
     for line in raw.split(b"\n") if raw else ():
         if line.startswith(b"n "):
-            yield from get(line.split(b" ")[3].decode()).split(b"\n")
+            yield from get(parse(line).ref).split(b"\n")
         else:
             yield line
 

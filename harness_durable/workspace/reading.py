@@ -69,7 +69,10 @@ def _diff(old: str, new: str, get: manifest.Get) -> list[Change]:
 async def names(roots: Iterable[str], read: Read) -> set[str]:
     """Every blob that these roots need: to copy them, or to know what must not be swept. Raises
     ``DamagedLog``."""
-    return await anyio.to_thread.run_sync(partial(_names, roots, getter(read)))
+    try:
+        return await anyio.to_thread.run_sync(partial(_names, roots, getter(read)))
+    except ValueError as error:  # no scanner of ours wrote that
+        raise DamagedLog("the manifests of the workspace", 0, None, str(error)) from error
 
 
 def _names(roots: Iterable[str], get: manifest.Get) -> set[str]:

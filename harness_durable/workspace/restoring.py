@@ -22,7 +22,7 @@ from anyio import from_thread
 from harness_durable import clock
 from harness_durable.errors import BadInput, DamagedLog, DamagedWorkspace, SandboxUnavailable
 from harness_durable.workspace import manifest, mounting
-from harness_durable.workspace.fetching import Blobs, batches
+from harness_durable.workspace.fetching import Blobs, batches, harmed
 from harness_durable.workspace.manifest import PIECE, Get, Line, shown
 from harness_durable.workspace.opening import FOLDER, opened, opened_root
 from harness_durable.workspace.reading import Read
@@ -173,14 +173,14 @@ class _Making:
 
     def _leaf(self, line: Line, fd: int, path: bytes) -> None:
         from_thread.check_cancelled()
-        if line.kind == "l":
-            make_link(line, fd, line.name, self._at_ns)
-            return
         try:
+            if line.kind == "l":
+                make_link(line, fd, line.name, self._at_ns)
+                return
             content = self._blobs.content(line.ref)
             self.bytes += make_file(line, fd, line.name, content, self._at_ns)
-        except DamagedLog as error:
-            self.damaged.append((shown(path), error.where.removeprefix("blob ")))
+        except (DamagedLog, ValueError) as error:
+            self.damaged.append((shown(path), harmed(error, line.ref)))
             return
         self.files += 1
         if line.kind == "r":

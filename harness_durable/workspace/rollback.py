@@ -25,7 +25,7 @@ from harness_durable.errors import DamagedLog, DamagedWorkspace, SandboxUnavaila
 from harness_durable.events.workspace import LeftOut
 from harness_durable.workspace import manifest
 from harness_durable.workspace.contents import Reader, TooLarge
-from harness_durable.workspace.fetching import Blobs
+from harness_durable.workspace.fetching import Blobs, harmed
 from harness_durable.workspace.manifest import Line, shown
 from harness_durable.workspace.opening import FOLDER, Files, opened, opened_root
 from harness_durable.workspace.reading import Read
@@ -103,14 +103,14 @@ class _Back:
                     make_link(line, self._stage, _staged(path + name))
                 else:
                     make_file(line, self._stage, _staged(path + name), self._blobs.content(line.ref))
-            except DamagedLog as error:
-                self.damaged.append((shown(path + name), error.where.removeprefix("blob ")))
+            except (DamagedLog, ValueError) as error:
+                self.damaged.append((shown(path + name), harmed(error, line.ref)))
 
     def _differing(self, now: str, target: str, path: bytes) -> list[tuple[bytes, Line | None, Line | None]]:
         try:
             was, wanted = manifest.entries(now, self._get), manifest.entries(target, self._get)
-        except DamagedLog as error:
-            self.damaged.append((shown(path), error.where.removeprefix("blob ")))
+        except (DamagedLog, ValueError) as error:
+            self.damaged.append((shown(path), harmed(error, target)))
             return []
         names = sorted(was.keys() | wanted.keys())
         return [

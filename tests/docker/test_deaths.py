@@ -193,7 +193,8 @@ async def test_a_restart_is_told_only_by_an_engine_that_would_remember(
 ) -> None:
     class Remembers:
         def events(self, **_: object) -> list[dict[str, object]]:
-            return [{"Actor": {"Attributes": {"name": name}}} for name in names]
+            told: list[dict[str, object]] = [{"Actor": {"Attributes": {"name": name}}} for name in names]
+            return [{"Type": "builder"}, {"Actor": {"Attributes": None}}, *told]  # not all have a name
 
     engine = engines.Engine()
     monkeypatch.setattr(engine, "ask", lambda ask: ask(Remembers()))  # pyright: ignore

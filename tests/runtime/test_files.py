@@ -18,8 +18,9 @@ from harness_durable.cli import rollback
 from harness_durable.errors import HarnessDied
 from harness_durable.journal import Reader
 from harness_durable.journal.calls import Told
+from harness_durable.runtime.files import SessionFiles
 from harness_durable.sandbox import LifeRef, Link
-from harness_durable.workspace import restoring, sink
+from harness_durable.workspace import Scanned, restoring, sink
 from harness_durable.workspace import rollback as rollback_module
 from harness_durable.worlds import open_world
 from tests.runtime.files_kit import Rig, calls, tree, writes
@@ -259,6 +260,24 @@ async def test_a_rollback_of_what_needs_none_says_so(rig: Rig, left: str, said: 
     await rig.drive(completes(), roll_back=True)
     assert said in await rollback.told(Reader(rig.world, SESSION), before)
     assert tree(rig.workspace) == {"a.txt": "a", "kept.txt": "one\n"}
+
+
+async def test_a_rollback_that_could_not_be_looked_at_is_not_taken_for_files_that_were_gone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.accept("m-1")
+    await rig.lost_in(calls(writes("a.txt", "a"), writes("a.txt", "A"), then=rig.dies))
+    before, scan = await rig.state(), SessionFiles.scan
+
+    async def late(self: SessionFiles, parent: str) -> Scanned | None:
+        undone = (rig.workspace / "a.txt").read_text() == "a"
+        return Scanned(parent, skipped="timeout", why="late") if undone else await scan(self, parent)
+
+    monkeypatch.setattr(SessionFiles, "scan", late)
+    await rig.drive(completes(), roll_back=True)
+    said = await rollback.told(Reader(rig.world, SESSION), before)
+    assert "could not be looked at since (timeout: late)" in said
+    assert tree(rig.workspace)["a.txt"] == "a"
 
 
 async def test_a_rollback_before_any_turn_undoes_nothing_then_or_later(rig: Rig) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from harness_durable import changes, workspace
 from harness_durable.adapter import LifeContext
-from harness_durable.errors import BadInput, DamagedLog, NotFound
+from harness_durable.errors import BadInput, DamagedLog, NotFound, StorageUnavailable
 from harness_durable.journal import Inbox, Journal, Reader
 from harness_durable.runtime.forking import Forked, fork
 from harness_durable.transfer import export_session, import_session
 from harness_durable.worlds import open_world
 from tests.runtime.conftest import Front
 from tests.runtime.files_kit import Rig, calls, tree, writes
-from tests.runtime.kit import Harness, Store, completes
+from tests.runtime.kit import Harness, Store, completes, equipped
 from tests.unit.session_kit import SESSION
 from tests.worlds.copy_support import Death, meddled
 from tests.worlds.subjects import URLS
@@ -137,6 +137,22 @@ async def test_a_fork_that_was_cut_off_is_no_session_and_the_next_try_goes_on(ri
     assert tree(rig.workspace.with_name("f")) == STEPS
 
 
+async def test_what_was_copied_for_one_without_a_name_goes_with_its_failure(rig: Rig) -> None:
+    place, tries = await worked(rig), list[str]()
+
+    async def fails(session: str, *_: object) -> None:
+        tries.append(session)
+        raise StorageUnavailable("the store is away; wait until it is back")
+
+    broken = meddled(rig.world, instead={"restore": fails})
+    names = {name async for name, _ in rig.world.blobs(SESSION)}
+    for name, left in ((None, False), ("f", True)):
+        with pytest.raises(StorageUnavailable):
+            await fork(broken, rig.equipment(), SESSION, at=place, name=name)
+        assert (await rig.world.missing_blobs(tries[-1], names) != names) == left
+    assert [row.session for row in await rig.world.sessions()] == [SESSION]
+
+
 # ------------------------------------------------------------------------------------- its own life
 
 
@@ -237,6 +253,24 @@ async def test_a_place_or_a_name_that_is_not_there_or_taken_is_refused(rig: Rig)
     with pytest.raises(NotFound):
         await fork(rig.world, rig.equipment(), "nobody")
     assert [row.session for row in await rig.world.sessions()] == [SESSION]
+
+
+async def test_where_nobody_knows_the_folders_a_fork_is_not_called_like_its_parents(quick: Rig) -> None:
+    quick.on("elsewhere").mkdir(parents=True)
+    await quick.accept("m-1", name="work")
+    await quick.drive(calls(writes("a.txt", "a")))
+    here = equipped(Harness(), quick.place, run_dir=quick.settings["run_dir"])
+    with pytest.raises(BadInput, match="is the workspace of the parent"):
+        await fork(quick.world, here, SESSION, name="work")
+    assert (await fork(quick.world, here, SESSION, name="f")).workspace == "f"
+
+
+async def test_a_folder_that_we_made_for_the_parent_is_not_for_its_fork(quick: Rig) -> None:
+    await quick.accept("m-1", files="scratch")
+    await quick.drive(calls(writes("a.txt", "a")))
+    (scratch,) = quick.folder.glob("run/sessions/*/*/scratch")
+    with pytest.raises(BadInput, match="in the workspace of the parent"):
+        await forked(quick, files=scratch)
 
 
 @pytest.mark.parametrize("files", ["kept", "scratch"])

@@ -81,13 +81,28 @@ def test_the_agent_works_in_the_forks_own_place_from_there_on() -> None:
     assert (found.agent.workspace, found.agent.files, found.forked.workspace) == ("/own", "durable", "ws")
 
 
-def test_the_model_is_told_with_each_message_until_a_turn_begins() -> None:
-    found, _ = fork()
+OWN: Log = [ev.MessageAccepted("m-2", TEXT), ev.TurnStarted("m-2")]
+
+
+@pytest.mark.parametrize("had", [ev.MessageDelivered("m-2", "L2"), ev.TurnCompleted("m-2", TEXT)])
+def test_the_model_is_told_with_each_message_until_the_harness_has_one(had: ev.AnyEvent) -> None:
+    found, _ = fork(ev.MessageDelivered("m-1", "L1"))
     assert "in ws" in told_of_fork(found) and "work in /own" in told_of_fork(found)
-    for event in (ev.MessageAccepted("m-2", TEXT), ev.TurnStarted("m-2")):
+    remark = [ev.SteerAccepted("ours", "m-2", TEXT, remark=True), ev.SteerDelivered("ours", "L2")]
+    for event in (*OWN, *remark, ev.TurnNeedsInput("m-2", "why"), ev.TurnCancelled("m-2", "why"), had):
         assert told_of_fork(found)
         fold.apply(found, ev.Entry(found.seq + 1, 1, 0, event))
     assert told_of_fork(found) == "" == told_of_fork(state())
+
+
+def test_a_fork_of_a_fork_whose_model_was_not_told_leads_away_from_the_first_one() -> None:
+    found, _ = fork()
+    again = ev.SessionForked("f", found.seq, "/other", "durable")
+    fold.apply(found, ev.Entry(found.seq + 1, 1, 0, again))
+    assert "in ws" in told_of_fork(found) and "work in /other" in told_of_fork(found)
+    for seq, event in enumerate((*OWN, ev.MessageDelivered("m-2", "L2"), again), found.seq + 1):
+        fold.apply(found, ev.Entry(seq, 1, 0, event))
+    assert "in /other" in told_of_fork(found)
 
 
 @pytest.mark.parametrize("skipped", ["", "error: they could not be looked at"])

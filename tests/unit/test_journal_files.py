@@ -173,6 +173,22 @@ async def test_a_look_that_hangs_is_not_asked_for_at_every_outcome() -> None:
         assert len(tracks.parents) == 2
 
 
+async def test_no_outcome_rests_on_a_look_of_which_the_log_was_not_told() -> None:
+    """Else the log would take the files for covered."""
+    late = Scanned("r0", skipped="timeout", why="not finished within 20 s", ms=20_000)
+    world, tracks, hands = MemoryWorld(), Tracks(seen("r0"), late), HandClock()
+    with clock.use(hands):
+        journal = await driven(world, tracks)
+        await finished(journal, "c1")
+
+        async with journal.files.look("call", ["c2"]) as look:
+            assert look.skipped
+        assert (len(tracks.parents), journal.state.files.uncovered_seq) == (2, 0)
+        await finished(journal, "c2")
+        assert len(tracks.parents) == 3
+        assert journal.state.files.uncovered_seq == journal.state.tool_calls["c2"].outcome_seq - 1
+
+
 async def test_who_lost_the_race_for_the_head_writes_the_same_look() -> None:
     world, tracks = MemoryWorld(), Tracks(seen("r1"))
     journal = await driven(world, tracks)

@@ -64,7 +64,7 @@ def _refused(state: Session, call: str, life: str) -> list[str]:
     """Calls of the same response that must not run, whatever a person says."""
     known = state.tool_calls.get(call)
     response = state.model_calls[known.model_call].tool_calls if known is not None else ()
-    beside = [state.tool_calls[name] for name in response]
+    beside = [state.tool_calls[name] for name in response if name in state.tool_calls]
     return [other.id for other in beside if _is_refused(state, other, life)]
 
 

@@ -115,7 +115,8 @@ async def _with_response(journal: Journal, found: History, call: ModelCall) -> H
     """The response of the last request and what became of its calls; or without it, if nothing of it has
     begun in a turn that goes on: then the harness asks once more and is answered from the log."""
     state = journal.state
-    tools = [state.tool_calls[name] for name in call.tool_calls]
+    known = state.tool_calls  # a log that was cut may end before it names them
+    tools = [known[name] for name in call.tool_calls if name in known]
     began = any(tool.released_in is not None or not tool.open for tool in tools)
     turn = state.turn
     if turn is not None and turn.id == call.turn and not began:

@@ -61,8 +61,7 @@ async def by_whom(engine: Engine, name: str, found: Ending) -> Ending:
     now = f"{clock.now_ms() / 1000:.3f}"
 
     def ask(api: Api) -> list[str]:
-        heard = api.events(since="1", until=now, decode=True)
-        return [str(one["Actor"]["Attributes"].get("name")) for one in heard]
+        return [_name(one) for one in api.events(since="1", until=now, decode=True)]
 
     try:
         names = await engine.call(ask)
@@ -71,6 +70,13 @@ async def by_whom(engine: Engine, name: str, found: Ending) -> Ending:
     if name in names or len(names) >= _REMEMBERED:
         return found
     return msgspec.structs.replace(found, **_RESTARTED)
+
+
+def _name(event: Json) -> str:
+    """Of what it happened to; not all that happens has one."""
+    actor: Json = event.get("Actor") or {}
+    told: Json = actor.get("Attributes") or {}
+    return str(told.get("name"))
 
 
 def _unrecorded(state: Json, kills: int) -> Ending:

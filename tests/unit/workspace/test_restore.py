@@ -10,9 +10,25 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from harness_durable.errors import BadInput, DamagedWorkspace, SandboxUnavailable, StorageUnavailable
+from harness_durable.errors import (
+    BadInput,
+    DamagedLog,
+    DamagedWorkspace,
+    SandboxUnavailable,
+    StorageUnavailable,
+)
 from harness_durable.payload import compress
-from harness_durable.workspace import content, diff, fetching, manifest, names, pieces, restore, restoring
+from harness_durable.workspace import (
+    content,
+    diff,
+    fetching,
+    manifest,
+    names,
+    pieces,
+    restore,
+    restoring,
+    roll_back,
+)
 from tests.unit.workspace.kit import WHEN, Kept, Watched, inside, tree, write
 
 FILES = {"a": "1", "d/b": "2", "d/e/c": "3", "big": os.urandom(700_000)}
@@ -140,6 +156,41 @@ async def test_a_manifest_that_leads_out_of_the_folder_is_refused(tmp_path: Path
     assert inside(tmp_path / "in") == ["r.partial"] and inside(tmp_path) == ["in"]
 
 
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        (b"f 777777777777777777777 1 KEPT a", True),
+        (rb"l 0 1 a\x00b a", False),
+        (b"f 644 1 +LIST a", False),
+        (b"n a", False),
+        (b"f 644", False),
+    ],
+)
+async def test_what_no_scanner_of_ours_writes_is_damage_and_no_accident(
+    tmp_path: Path, line: bytes, whole: bool
+) -> None:
+    kept, put = Kept(), dict[bytes, bytes]()
+    for word, raw in ((b"KEPT", b"1"), (b"LIST", b"\xff")):
+        put[word] = hashlib.sha256(raw).hexdigest().encode()
+        kept.blobs[put[word].decode()] = compress(raw)
+    for word, name in put.items():
+        line = line.replace(word, name)
+    root = hashlib.sha256(line).hexdigest()
+    kept.blobs |= {root: compress(line), manifest.EMPTY: compress(b"")}
+    (tmp_path / "in").mkdir()
+    if whole:
+        await restore(root, tmp_path / "r", kept.read, at_ms=WHEN)
+        return
+    with pytest.raises(DamagedWorkspace):
+        await restore(root, tmp_path / "r", kept.read, at_ms=WHEN)
+    with pytest.raises(DamagedWorkspace):
+        await roll_back(tmp_path / "in", manifest.EMPTY, root, kept.read)
+    assert inside(tmp_path / "in") == []
+    if not line.startswith(b"l"):
+        with pytest.raises(DamagedLog):
+            await names([root], kept.read)
+
+
 async def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched, kept = await begun(tmp_path / "w")
     real = os.write
@@ -238,3 +289,17 @@ async def test_nothing_is_held_longer_than_it_is_needed(tmp_path: Path) -> None:
         return set(blobs._hand)  # pyright: ignore[reportPrivateUsage]
 
     assert await anyio.to_thread.run_sync(all_of_it) == set()
+
+
+async def test_of_a_damaged_file_nothing_is_held(tmp_path: Path) -> None:
+    root, kept = await slow(tmp_path / "w")
+    ref = manifest.entries(root, kept.raw)[b"big"].ref
+    del kept.blobs[kept.raw(ref[1:]).split(b"\n")[2].decode()]
+    blobs = fetching.Blobs(kept.read)
+
+    def some_of_it() -> int:
+        with pytest.raises(DamagedLog):
+            list(blobs.content(ref))
+        return len(blobs._hand)  # pyright: ignore[reportPrivateUsage]
+
+    assert await anyio.to_thread.run_sync(some_of_it) == 0
