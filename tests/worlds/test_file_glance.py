@@ -167,3 +167,14 @@ async def test_half_a_character_names_no_session(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         with pytest.raises(BadInput):
             await world.read("\ud800")
+
+
+async def test_another_file_that_got_the_same_number_is_read_from_its_start(tmp_path: Path) -> None:
+    """A file system gives the number of a file that was deleted to the next one that is made."""
+    here, there = tmp_path / "a", tmp_path / "b"
+    async with opened(here) as writer, opened(here) as reader, opened(there) as anew:
+        await writer.create("s", [note(name="before")], PARKED)
+        assert await ids(reader) == ["before"]
+        await anew.create("s", [note(name="longer-than"), note(name="that")], PARKED)
+        next(here.rglob("0.log")).write_bytes(next(there.rglob("0.log")).read_bytes())
+        assert await ids(reader) == ["longer-than", "that"]

@@ -124,7 +124,7 @@ def _write(
         clean = cut_back(fd, top.end)
         with unavailable(f"could not write to session {log.session!r}", unclear=not clean):
             raise error
-    top.grown(top.end + len(data), records, row)
+    top.grown(data, records, row)
     if row is not None and row.due is None and due is not None:
         with contextlib.suppress(OSError):
             log.due.unlink(missing_ok=True)

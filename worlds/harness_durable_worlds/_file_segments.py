@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import bisect
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness_durable import clock
 from harness_durable.errors import BadSetting, LogTooNew
 from harness_durable.world import Record, RowUpdate, StoredRecord
 from harness_durable_worlds._file_frames import (
@@ -25,6 +27,8 @@ from harness_durable_worlds._file_frames import (
     written_as,
 )
 
+_TICK_MS = 20
+"""Within as long, two changes of a file may get the same time."""
 _MARK_EVERY = 8
 """Batches. A read begins at a mark, and most reads are of the last few records."""
 _GLANCE_BYTES = 64 << 10
@@ -50,6 +54,11 @@ class Segment:
         self._marks: list[tuple[int, int]] = []
         self._last = (1 << 62, 0)
         self._batches = 0
+        self._tail = 0
+        """Checksum of the last batch, by which the file is known again: its number may be another one's by
+        now, if the session was deleted and made anew. Each batch has ids of its own."""
+        self._sure = False
+        """Whether a file of this stamp can be no other: its time was over when it was last looked at."""
 
     @property
     def whole(self) -> bool:
@@ -71,27 +80,31 @@ class Segment:
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
         if found.st_nlink == 0:
             return False
-        if stamp == self.stamp or (self.cut is not None and stamp[0] == self.stamp[0]):
+        same = stamp == self.stamp
+        if (same and (self._sure or not own)) or (self.cut is not None and stamp[0] == self.stamp[0]):
             return True  # an older segment never changes again, whatever a stopped writer adds to it
-        if stamp[0] != self.stamp[0] or stamp[1] < self.end:
-            self._forget()
         if fd is None:
             try:
                 fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return False
         try:
-            self._read_on(fd, stamp[1] if self.cut is None else min(self.cut, stamp[1]))
+            if stamp[0] != self.stamp[0] or stamp[1] < self.end or (own and not self._knows(fd)):
+                self._forget()
+                same = False
+            if not same:
+                self._read_on(fd, stamp[1] if self.cut is None else min(self.cut, stamp[1]))
         finally:
             if own:
                 os.close(fd)
-        self.stamp = stamp
+        self.stamp, self._sure = stamp, clock.now_ms() - stamp[2] // 1_000_000 > _TICK_MS
         return True
 
-    def grown(self, end: int, records: Sequence[Record], row: RowUpdate | None) -> None:
-        """What this process itself has just written: nobody needs to read it."""
+    def grown(self, data: bytes, records: Sequence[Record], row: RowUpdate | None) -> None:
+        """``data``, which this process itself has just written: nobody needs to read it."""
         self._mark(self.head + 1, self.end)
-        self.end, self.head = end, self.head + len(records)
+        self._tail, self._sure = zlib.crc32(data), False
+        self.end, self.head = self.end + len(data), self.head + len(records)
         self.row = row or self.row
         self.updated = records[-1].time if records else self.updated
 
@@ -149,8 +162,13 @@ class Segment:
         """The file is gone, and the records up to ``head`` with it."""
         self.damages = [Damage(0, self.cut or 0, 1, head)]
 
+    def _knows(self, fd: int) -> bool:
+        """Whether what was read before is what the file still begins with."""
+        start = self._last[1]
+        return self.end <= start or zlib.crc32(read_range(fd, start, self.end)) == self._tail
+
     def _forget(self) -> None:
-        self.header, self.row = None, None
+        self.header, self.row, self._tail = None, None, 0
         self.base = self.head = self.end = self._batches = self.updated = 0
         self.damages, self._marks, self._last = [], [], (1 << 62, 0)
 
@@ -164,6 +182,7 @@ class Segment:
                 self._damaged(item, start)
             else:
                 self._take(item, start)
+                self._tail = zlib.crc32(data[item.start : item.end])
         lost = 0 if self.cut is None else self.cut - self.end
         if lost > 0:
             self.damages.append(Damage(self.end, self.cut or 0, self.head + 1, self.head + 1))

@@ -39,6 +39,7 @@ class Delivery(ABC):
 
     async def run(self) -> None:
         """Send the turn's message, then steers as they come in, for ever."""
+        await self._tell_shown()
         message = self._ctx.journal.state.messages.get(self._ctx.turn)
         if message is not None:
             await self._send(message)
@@ -82,6 +83,13 @@ class Delivery(ABC):
         self._known.update(fresh)
         for message in self._messages(self._ctx.journal.state) if fresh else ():
             if self.number(message.id) in fresh:
+                await self._ctx.journal.message_delivered(message.id, self._ctx.life)
+
+    async def _tell_shown(self) -> None:
+        """The log hears of steers that an earlier life took and did not live to tell of: else they would be
+        said again once the turn is over."""
+        for message in self._messages(self._ctx.journal.state):
+            if message.kind == "steer" and self.number(message.id) in self._known:
                 await self._ctx.journal.message_delivered(message.id, self._ctx.life)
 
     def _messages(self, state: Session) -> list[Message]:
