@@ -27,9 +27,13 @@ class Delivery(delivery.Delivery):
     async def begin(cls, ctx: LifeContext, server: Server, mirror: Mirror) -> Delivery:
         """What the harness has already is not sent again; the log hears of it."""
         delivery = cls(ctx, server, mirror)
-        users = [said for said in mirror.conversation.messages.values() if said.is_user]
-        await delivery.arrived(marked(said.id) for said in users)
+        await delivery.seen()
         return delivery
+
+    async def seen(self) -> None:
+        """The harness has what its mirrored conversation shows, whoever took that in (the gate may)."""
+        users = [said for said in self._mirror.conversation.messages.values() if said.is_user]
+        await self.arrived(marked(said.id) for said in users)
 
     def number(self, message: str) -> str:
         return mark(self._ctx.journal.state.native_id, message)

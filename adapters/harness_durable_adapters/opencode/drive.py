@@ -24,7 +24,7 @@ from .delivery import Delivery
 from .events import CONTAINERS, MESSAGE
 from .gate import Gate
 from .mirror import Mirror
-from .naming import BARRIER, marked
+from .naming import BARRIER
 from .outcome import MOST_ATTEMPTS, failed, gave_up, turn_end
 from .server import Broken, Refused, Server
 from .subagents import Subagents
@@ -125,7 +125,7 @@ class OpenCodeConversation(Conversation):
     async def _pull(self) -> None:
         rows = await self._mirror.pull()
         infos = [row.info for row in rows if row.kind == MESSAGE]
-        await self._delivery.arrived(marked(word(info.get("id"))) for info in infos if info["role"] == "user")
+        await self._delivery.seen()
         if any(info.get("role") == "assistant" for info in infos):
             self._delivery.moving()
 
