@@ -200,13 +200,15 @@ AROUND = (
     "model.completed:5",
 )
 SUMMING = [
-    *((adapter, "model.completed:4") for adapter in KINDS),
-    *((adapter, "model.requested:5") for adapter in ("codex", "pi")),
+    *((adapter, "model.completed:4", "machine") for adapter in KINDS),
+    *((adapter, "model.requested:5", "machine") for adapter in ("codex", "pi")),
+    ("opencode", "model.requested:4", "worker"),  # a worker attaches while it sums up
 ]
 
 
-@pytest.mark.parametrize(("adapter", "point"), list(product(KINDS, AROUND)) if FULL else SUMMING)
-@deaths("machine")
+@pytest.mark.parametrize(
+    ("adapter", "point", "death"), list(product(KINDS, AROUND, DEATHS)) if FULL else SUMMING
+)
 async def test_a_compaction_in_a_turn_is_paid_once_whoever_dies_around_it(
     tmp_path: Path, world: str, adapter: str, point: str, death: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,26 +8,12 @@ import pytest
 
 from harness_durable import clock
 from harness_durable.gateway.progress import INTERVAL, TAIL, Progress, Reporter
-
-
-class HandClock:
-    """Time that passes when the test says so."""
-
-    now = 1024.0
-
-    def now_ms(self) -> int:
-        return int(self.now * 1000)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
+from tests.unit.test_journal import FakeClock
 
 
 @pytest.fixture
-def time() -> Generator[HandClock]:
-    found = HandClock()
+def time() -> Generator[FakeClock]:
+    found = FakeClock()
     with clock.use(found):
         yield found
 
@@ -37,7 +23,7 @@ def reporter() -> tuple[Reporter, list[Progress]]:
     return Reporter("m1", None, told.append), told
 
 
-def test_text_is_told_at_once_and_then_once_an_interval(time: HandClock) -> None:
+def test_text_is_told_at_once_and_then_once_an_interval(time: FakeClock) -> None:
     found, told = reporter()
     for _ in range(10):
         found.add("x")
@@ -45,7 +31,7 @@ def test_text_is_told_at_once_and_then_once_an_interval(time: HandClock) -> None
     assert [len(each.text) for each in told] == [1, 5, 9]
 
 
-def test_the_last_words_are_told_when_something_else_arrives(time: HandClock) -> None:
+def test_the_last_words_are_told_when_something_else_arrives(time: FakeClock) -> None:
     """What a model says before a long tool input must not wait for the input's end."""
     found, told = reporter()
     found.add("I will ")
@@ -56,7 +42,7 @@ def test_the_last_words_are_told_when_something_else_arrives(time: HandClock) ->
     assert [each.text for each in told] == ["I will ", "I will write it."]
 
 
-def test_a_long_answer_is_told_by_its_end(time: HandClock) -> None:
+def test_a_long_answer_is_told_by_its_end(time: FakeClock) -> None:
     found, told = reporter()
     found.add("a" * TAIL)
     time.now += 2 * INTERVAL

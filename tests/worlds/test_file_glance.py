@@ -39,6 +39,16 @@ async def ids(world: FileWorld, after: int = 0, limit: int | None = None) -> lis
     return [record.id for record in await world.read("s", after, limit)]
 
 
+async def hops_of_a_read(tmp_path: Path, hops: list[int]) -> int:
+    """Jobs for threads of a read of what was just written."""
+    async with opened(tmp_path) as world:
+        await world.create("s", [note(name="first")], PARKED)
+        await add(world, 1, "a")
+        hops.clear()
+        assert await ids(world, 1) == ["a"]
+        return len(hops)
+
+
 async def test_what_was_just_written_is_read_without_a_thread(tmp_path: Path, hops: list[int]) -> None:
     async with opened(tmp_path) as world:
         await world.create("s", [note(name="first")], PARKED)
@@ -105,12 +115,7 @@ async def test_what_would_have_to_wait_for_the_disk_is_read_by_a_thread(
         monkeypatch.setattr(_file_segments, "_NO_WAIT", 0)
     else:
         monkeypatch.setattr(os, "preadv", never)
-    async with opened(tmp_path) as world:
-        await world.create("s", [note(name="first")], PARKED)
-        await add(world, 1, "a")
-        hops.clear()
-        assert await ids(world, 1) == ["a"]
-        assert len(hops) == 1
+    assert await hops_of_a_read(tmp_path, hops) == 1
 
 
 async def test_a_byte_that_flipped_is_damage_for_it_too(tmp_path: Path) -> None:
@@ -139,12 +144,7 @@ async def test_a_file_system_that_may_not_answer_never_stops_the_loop(
 
     monkeypatch.setenv(_file_system.ALLOW, "1")
     monkeypatch.setattr(_file_system, "kind_of", kind_of)
-    async with opened(tmp_path) as world:
-        await world.create("s", [note(name="first")], PARKED)
-        await add(world, 1, "a")
-        hops.clear()
-        assert await ids(world, 1) == ["a"]
-        assert len(hops) == 1
+    assert await hops_of_a_read(tmp_path, hops) == 1
 
 
 async def test_what_the_system_refuses_is_told_in_our_words(
