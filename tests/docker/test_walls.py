@@ -178,8 +178,14 @@ async def test_a_log_among_the_files_of_a_workspace_is_refused(
         await sandbox.start(spec(workspace, "cat", hidden=(str(workspace / "world.db"),)), 1)
 
 
+async def let_go(link: KeeperLink) -> None:
+    """A harness that does harm waits for this, else it can do it before its own worker is attached."""
+    await link.write(b"go\n")
+
+
 SWAP = """
 import os, sys
+sys.stdin.readline()
 os.chdir(os.path.dirname(os.environ["HOME"]) + "/keeper")
 for name in ("out.log", "err.log", "in.log", "exit.json"):
     if os.path.exists(name):
@@ -202,6 +208,7 @@ async def test_what_a_harness_puts_in_place_of_the_keeper_s_files_is_not_read(
     secret.write_text("canary" * 100000)
     what = str(secret) if trick == "link" else "fifo"
     async with life(sandbox, spec(workspace, "python3", "-c", SWAP, what)) as (ref, link):
+        await let_go(link)
         with anyio.fail_after(20):
             with pytest.raises(SandboxUnavailable, match=r"out\.log"):
                 async for _, chunk in link.output():
@@ -215,7 +222,8 @@ async def test_what_a_harness_puts_in_place_of_the_keeper_s_files_is_not_read(
 
 
 FAKE = """
-import os, socket
+import os, socket, sys
+sys.stdin.readline()
 os.chdir(os.path.dirname(os.environ["HOME"]) + "/keeper")
 os.unlink("ctl.sock")
 with socket.socket(socket.AF_UNIX) as door:
@@ -243,6 +251,7 @@ async def test_who_poses_as_the_keeper_is_found_out_and_ended(
 ) -> None:
     wanted = spec(workspace, "python3", "-c", FAKE, env={"SAYS": says})
     async with life(sandbox, wanted) as (ref, link):
+        await let_go(link)
         await said_by(link, b"open\n")
         with pytest.raises(KeeperGone, match="not its keeper"):
             await sandbox.attach(ref, 2)
@@ -256,6 +265,7 @@ async def test_who_poses_as_the_keeper_of_a_newer_worker_is_ended_when_the_log_k
     says = '{"v": 1, "ok": false, "error": "stale epoch", "epoch": 999}'
     wanted = spec(workspace, "python3", "-c", FAKE, env={"SAYS": says})
     async with life(sandbox, wanted) as (ref, link):
+        await let_go(link)
         await said_by(link, b"open\n")
         with pytest.raises(StaleEpoch):
             await sandbox.reap(ref, 2)
@@ -266,6 +276,7 @@ async def test_who_poses_as_the_keeper_of_a_newer_worker_is_ended_when_the_log_k
 
 ELSEWHERE = """
 import os, socket, sys
+sys.stdin.readline()
 os.chdir(os.path.dirname(os.environ["HOME"]) + "/keeper")
 os.unlink("ctl.sock")
 if sys.argv[1]:
@@ -289,6 +300,7 @@ async def test_a_link_in_place_of_the_keeper_s_socket_is_not_followed(
     async with await anyio.create_unix_listener(tmp_path / "s") as other, anyio.create_task_group() as tasks:
         tasks.start_soon(other.serve, hear)
         async with life(sandbox, spec(workspace, "python3", "-c", ELSEWHERE, f"{tmp_path}/s")) as (ref, link):
+            await let_go(link)
             await said_by(link, b"moved\n")
             assert not await sandbox.alive(ref)
             with pytest.raises(KeeperGone):
@@ -303,6 +315,7 @@ async def test_a_life_whose_socket_is_deleted_is_over_for_all_who_wait(
     """No request of it can be taken any more: else its model would never answer, and nobody would know."""
     monkeypatch.setattr("harness_durable_sandboxes.link.GOODBYE_TIME", 0.2)
     async with life(sandbox, spec(workspace, "python3", "-c", ELSEWHERE, "")) as (_, link):
+        await let_go(link)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_takes_all, link)
