@@ -22,6 +22,9 @@ PARKED = 100_000
 BUSIES = (5, 15, 50)
 LATE = 100
 """From so many calls on a turn is long: before that, the first snapshot is a step in its curve."""
+HASHED = """\
+CPU grows faster than the calls of a turn, since each model request holds the whole conversation: it is read,
+and each of its parts hashed, so that only what is new is stored (1 ms a request after 1,000 calls)."""
 COLUMNS = {
     "base_mb": "memory with no session, MB",
     "idle_mb": f"with {IDLE:,} idle, MB",
@@ -88,6 +91,7 @@ def run(options: Options) -> Result:
                 crowd.add(case, "ms, empty", empty)
                 crowd.add(case, "ms, crowded", crowded)
     worker.sort(names)
+    growing.notes.append(HASHED)
     return Result(NAME, rounds, quick=options.quick, tables=[worker, crowd, growing, longer])
 
 

@@ -11,7 +11,7 @@ from harness_durable import events
 from harness_durable.crashpoints import reach
 from harness_durable.events import ReplayPolicy, Source, ToolOrigin, Usage
 from harness_durable.journal.files import Committer, Tracks
-from harness_durable.journal.requests import Bases, split
+from harness_durable.journal.requests import Bases, prints, split
 from harness_durable.journal.writer import Decision, Writer
 from harness_durable.payload import INLINE, Media, Packed, pack, pack_text
 from harness_durable.policy import Verdict, gate, gate_unasked
@@ -82,7 +82,8 @@ class CallTransitions:
     ) -> str:
         """Before the request goes upstream. Returns the model call's id."""
         parts = split(body, field)
-        base, keep = self._bases.kept(agent or "", parts)
+        seen = prints(parts)
+        base, keep = self._bases.kept(agent or "", seen)
         inline = min(INLINE, REQUEST_INLINE // max(1, len(parts) - keep))
         packed = [pack(part, inline) for part in parts[keep:]]
 
@@ -95,7 +96,7 @@ class CallTransitions:
             return call
 
         call = await self._writer.decide(decide)
-        self._bases.remember(agent or "", call, parts)
+        self._bases.remember(agent or "", call, seen)
         reach("model.requested")
         return call
 

@@ -48,24 +48,25 @@ class Bases:
     def __init__(self) -> None:
         self._last: dict[str, tuple[str, list[bytes]]] = {}
 
-    def kept(self, conversation: str, parts: list[bytes]) -> tuple[str | None, int]:
+    def kept(self, conversation: str, prints: list[bytes]) -> tuple[str | None, int]:
         """The call whose parts this request begins with, and how many of them."""
         if conversation not in self._last:
             return None, 0
-        call, hashes = self._last[conversation]
+        call, known = self._last[conversation]
         keep = 0
-        for part, known in zip(parts, hashes, strict=False):
-            if _hash(part) != known:
+        for ours, theirs in zip(prints, known, strict=False):
+            if ours != theirs:
                 break
             keep += 1
         return (call, keep) if keep else (None, 0)
 
-    def remember(self, conversation: str, call: str, parts: list[bytes]) -> None:
-        self._last[conversation] = (call, [_hash(part) for part in parts])
+    def remember(self, conversation: str, call: str, prints: list[bytes]) -> None:
+        self._last[conversation] = (call, prints)
 
 
-def _hash(part: bytes) -> bytes:
-    return hashlib.blake2b(part, digest_size=16).digest()
+def prints(parts: list[bytes]) -> list[bytes]:
+    """A fingerprint of each part. Called once a request: a long conversation has thousands of parts."""
+    return [hashlib.blake2b(part, digest_size=16).digest() for part in parts]
 
 
 async def body_of(reader: Reader, state: Session, call: str, field: str) -> bytes:
