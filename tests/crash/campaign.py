@@ -28,7 +28,7 @@ DEATHS = ("worker", "worker", "harness", "machine")
 KINDS = ("plain", "plain", "steered", "steered", "steered", "stopped")
 """What else happens in a turn, drawn anew for each."""
 MOST_KILLS_A_TURN = 8
-SLOWNESS = {"codex": 3.0, "opencode": 8.0, "pi": 3.0}
+SLOWNESS = {"codex": 3.0, "opencode": 4.0, "pi": 3.0}
 """By adapter: how many times longer than usual a harness takes until it works, and can be hit at work."""
 LATEST = 6.0
 """Seconds after a turn's start until which people interfere; some find it settled."""

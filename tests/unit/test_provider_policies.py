@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness_durable.errors import BadSetting, UnknownName
+from harness_durable.policy import AGAIN, CANCELLED, NOT_STARTED, STOPPED, UNKNOWN
 from harness_durable.testing.provider import Cut, HttpError, Reply, Style, Text, ToolUse, say
 from harness_durable.testing.provider.messages import Request, ToolResult
 from harness_durable.testing.provider.policies import (
@@ -132,6 +133,8 @@ def test_the_prompt_can_choose_the_policy() -> None:
         (ToolResult("not_started: nothing happened", True), "not_started"),
         (ToolResult("this call was never started", False), "not_started"),
         (ToolResult("bash: unknown option -z", True), "failed"),
+        *[(ToolResult(text, False), "unknown") for text in (UNKNOWN, AGAIN, CANCELLED)],
+        *[(ToolResult(text, False), "not_started") for text in (NOT_STARTED, STOPPED)],
     ],
 )
 def test_results_are_read_by_their_words(result: ToolResult | None, expected: str) -> None:

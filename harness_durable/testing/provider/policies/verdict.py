@@ -15,7 +15,7 @@ Verdict = Literal["done", "failed", "unknown", "not_started"]
 
 PHRASES: Final[Mapping[Literal["unknown", "not_started"], tuple[str, ...]]] = {
     "not_started": ("not_started", "never started"),
-    "unknown": ("outcome_unknown", "outcome is unknown", "may or may not"),
+    "unknown": ("outcome_unknown", "outcome is unknown", "may or may not", "may have had part of its effect"),
 }
 
 
