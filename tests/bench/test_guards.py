@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from bench.commandline import fill
@@ -127,6 +128,25 @@ async def test_a_step_is_written_and_read_back_in_a_statement_each(statements: l
             if head == 1:
                 statements.clear()  # the first of each connection learns the server's types
         assert len(statements) == 2 * MANY
+    finally:
+        await world.aclose()
+
+
+async def test_progress_that_comes_at_once_is_written_at_once(statements: list[str]) -> None:
+    """Hundreds of harnesses that stream would keep a server busy with what nobody may ever look at."""
+    world = await open_world(cluster(CURRENT).url(fresh_schema()), "bench")
+    names = [f"s{number}" for number in range(MANY)]
+    for name in names:
+        await world.create(name, [Record("first", "bench.note", 1, b"{}")], RowUpdate("parked", None))
+    try:
+        await world.put_progress(names[0], b"0")
+        statements.clear()
+        async with anyio.create_task_group() as tasks:
+            for part in range(1, 4):
+                for name in names:
+                    tasks.start_soon(world.put_progress, name, f"{name} {part}".encode())
+        assert len(statements) <= 2, "the first goes alone, and all others with the next"
+        assert [await world.progress(name) for name in names] == [f"{name} 3".encode() for name in names]
     finally:
         await world.aclose()
 

@@ -18,7 +18,19 @@ QUEUE = {
     "owners": "session_owned",
 }
 """The index that a statement has to use; parked sessions are in neither."""
-BY_NAME = ("append", "take", "lock_one", "lock_all", "release", "verdict", "read", "heads", "row", "snapshot")
+BY_NAME = (
+    "append",
+    "take",
+    "lock_one",
+    "lock_all",
+    "release",
+    "verdict",
+    "read",
+    "heads",
+    "row",
+    "snapshot",
+    "put_progress",
+)
 
 
 @pytest.fixture(scope="module")

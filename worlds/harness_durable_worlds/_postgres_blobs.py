@@ -121,15 +121,3 @@ async def snapshot(db: Connection, key: Key) -> tuple[int, bytes] | None:
         raise no_session(key[1])
     seq, data, crc = cast("tuple[int | None, bytes, int]", tuple(rows[0]))
     return (seq, data) if seq is not None and zlib.crc32(data, seq) == crc else None
-
-
-async def put_progress(db: Connection, key: Key, data: bytes) -> None:
-    if not await db.write("put_progress", *key, data):
-        raise no_session(key[1])
-
-
-async def progress(db: Connection, key: Key) -> bytes | None:
-    rows = await db.read("progress", *key)
-    if not rows:
-        raise no_session(key[1])
-    return cast("bytes | None", rows[0][0])

@@ -47,6 +47,7 @@ from harness_durable_worlds._postgres_line import Store
 from harness_durable_worlds._postgres_listen import Listener, channel_of
 from harness_durable_worlds._postgres_liveness import Judge
 from harness_durable_worlds._postgres_migrate import connected, migrate
+from harness_durable_worlds._postgres_progress import Progress
 from harness_durable_worlds._postgres_reader import Reader
 from harness_durable_worlds._postgres_sql import migrations_sql, statements
 from harness_durable_worlds._postgres_url import target_of, variables
@@ -106,6 +107,7 @@ class PostgresWorld:
         self._news = hints.PostgresNews()
         self._log = Writer(store, "log", app)
         self._side = Reader(store, "side", app)
+        self._progress = Progress(self._side, app)
         self._claims = Lane(store, "claims", URGENT_SECONDS)
         channel = channel_of(store.target.schema, app)
         self._listener = Listener(store, self._news, channel, self._side, self._moved)
@@ -293,10 +295,10 @@ class PostgresWorld:
         return await self._side.do(partial(blob_rows.snapshot, key=self._key(session)))
 
     async def put_progress(self, session: str, data: bytes) -> None:
-        await self._side.do(partial(blob_rows.put_progress, key=self._key(session), data=data))
+        await self._progress.put(self._key(session)[1], data)
 
     async def progress(self, session: str) -> bytes | None:
-        return await self._side.do(partial(blob_rows.progress, key=self._key(session)))
+        return await self._progress.get(self._key(session)[1])
 
     # --------------------------------------------------------------------------- whole sessions
 

@@ -223,10 +223,11 @@ where s.session = $2 and s.app = $1
 
 -- :name put_progress
 insert into hd.progress (session, app, body)
-select session, app, $3::bytea from hd.session where session = $2 and app = $1
-for key share
+select s.session, $1, p.body from unnest($2::text[], $3::bytea[]) as p (session, body) cross join lateral (
+    select s.session from hd.session s where s.session = p.session and s.app = $1 for key share of s
+) s
 on conflict (session, app) do update set body = excluded.body
-returning set_config('synchronous_commit', 'off', true)
+returning session, set_config('synchronous_commit', 'off', true)
 
 -- :name progress
 select c.body from hd.session s left join hd.progress c on c.session = s.session and c.app = s.app
