@@ -10,7 +10,14 @@ from pathlib import Path
 import anyio
 from anyio.to_thread import run_sync
 
-from harness_durable.errors import BadInput, KeeperGone, SandboxError, StaleEpoch
+from harness_durable.errors import (
+    BadInput,
+    KeeperGone,
+    KeeperIncompatible,
+    SandboxError,
+    SandboxUnavailable,
+    StaleEpoch,
+)
 from harness_durable.sandbox import FoundLife, LifeRef
 
 from . import layout
@@ -48,7 +55,7 @@ class Lives:
             raise KeeperGone(f"life {ref.life} is gone; recover the session with a new life") from error
 
     async def alive(self, ref: LifeRef) -> bool:
-        """Does its keeper answer?"""
+        """Can its keeper be reached?"""
         if not self.here(ref):
             return False
         try:
@@ -56,6 +63,18 @@ class Lives:
         except KeeperGone:
             return False
         await anyio.aclose_forcefully(stream)
+        return True
+
+    async def answers(self, ref: LifeRef) -> bool:
+        """Does somebody there say something? A keeper that is being killed can be connected to for some more
+        milliseconds. One that is silent or refuses is there."""
+        try:
+            stream, _ = await dial(run_of(ref), self.token(ref), op="ping")
+        except KeeperGone as gone:
+            return isinstance(gone, KeeperIncompatible)
+        except SandboxUnavailable:
+            return True
+        await stream.aclose()
         return True
 
     async def ask_to_leave(self, ref: LifeRef, epoch: int | None) -> None:

@@ -142,7 +142,7 @@ class DockerSandbox:
 
     async def ending(self, ref: LifeRef) -> Ending | None:
         """See ``harness_durable.sandbox.TellsEnding``."""
-        if not self._lives.here(ref) or (await self.alive(ref) and not is_leaving(run_of(ref))):
+        if not self._lives.here(ref) or (await self._lives.answers(ref) and not is_leaving(run_of(ref))):
             return None
         name = self._container(ref)
         found = ending(run_of(ref), await settled(self._engine, name))
