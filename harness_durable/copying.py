@@ -17,6 +17,7 @@ import msgspec
 
 from harness_durable.errors import BadInput, DamagedLog, NotFound, StorageError
 from harness_durable.journal import Reader
+from harness_durable.journal.naming import needed
 from harness_durable.world import RowUpdate, SessionRow, StoredRecord, World
 
 BATCH = 8 << 20
@@ -47,7 +48,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Sent:
-    """Blobs on their way: the digests of all that the source has, and how many had to be sent."""
+    """Blobs on their way: the digests of all that the session needs, and how many had to be sent."""
 
     def __init__(self) -> None:
         self.digests: dict[str, bytes] = {}
@@ -156,7 +157,9 @@ async def _in_common(source: World, target: World, session: str, upto: int) -> i
 
 
 async def send_blobs(source: World, target: World, session: str, sent: Sent, tell: Tell) -> None:
-    """Send what the target has not. Blobs that came since a record was read do no harm."""
+    """Send what the target has not. Blobs that came since a record was read do no harm; those that nothing
+    names stay behind."""
+    needs = await needed(source, session)
     batch: dict[str, bytes] = {}
     size = told = 0
 
@@ -169,6 +172,8 @@ async def send_blobs(source: World, target: World, session: str, sent: Sent, tel
         batch.clear()
 
     async for name, body in source.blobs(session):
+        if needs is not None and name not in needs:
+            continue
         if batch and size + len(body) > BATCH:
             await flush()
             size = 0

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 import msgspec
 
 from harness_durable.errors import BadInput, DamagedLog, LogTooNew
+from harness_durable.journal.naming import needed
 from harness_durable.world import RowUpdate, StoredRecord, World, check_session_id
 
 VERSION = 1
@@ -78,7 +79,8 @@ _encoder = msgspec.json.Encoder()
 async def export_session(world: World, session: str) -> AsyncIterator[bytes]:
     """The file's lines, each with its newline. Blobs come last and in pieces of 1 MiB.
 
-    Safe while the session runs: the file is a prefix of the log, with every blob that it names.
+    Safe while the session runs: the file is a prefix of the log, with every blob that it names. Blobs that
+    nothing names stay behind.
     """
     row = await world.session(session)
     lines = _Lines()
@@ -88,8 +90,9 @@ async def export_session(world: World, session: str) -> AsyncIterator[bytes]:
         for record in page:
             yield lines.add(_packed(record))
         seq = page[-1].seq
+    needs = await needed(world, session)
     async for name, stored in world.blobs(session):
-        for piece in _pieces(name, stored):
+        for piece in _pieces(name, stored) if needs is None or name in needs else ():
             yield lines.add(piece)
     yield lines.end()
 

@@ -9,20 +9,50 @@ from typing import cast
 import msgspec
 
 from harness_durable import events, workspace
+from harness_durable.errors import DamagedLog, LogTooNew
+from harness_durable.journal.reader import Reader
 from harness_durable.payload import Payload
 from harness_durable.world import World
 
 
-async def named(world: World, session: str, entries: Iterable[events.Entry]) -> set[str]:
-    """The blobs of these entries of a session, with all contents of the workspace as of each step.
+class Names:
+    """What the entries that were taken name. ``blobs``: without contents of the workspace, whose ``roots``
+    lead to them."""
 
-    Raises ``DamagedLog`` if a manifest is missing or damaged, so that nobody can know."""
-    found, roots = set[str](), set[str]()
-    for entry in entries:
-        found.update(blobs_of(entry.event))
+    def __init__(self) -> None:
+        self.blobs, self.roots = set[str](), set[str]()
+
+    def take(self, entry: events.Entry) -> None:
+        self.blobs.update(blobs_of(entry.event))
         if isinstance(entry.event, events.WorkspaceCommitted):
-            roots.add(entry.event.root)
-    return found | await workspace.names(roots, partial(world.blob, session))
+            self.roots.add(entry.event.root)
+
+    async def all(self, world: World, session: str) -> set[str]:
+        """Raises ``DamagedLog`` if a manifest is missing or damaged, so that nobody can know."""
+        return self.blobs | await workspace.names(self.roots, partial(world.blob, session))
+
+
+async def named(world: World, session: str, entries: Iterable[events.Entry]) -> set[str]:
+    """The blobs of these entries of a session, with all contents of the workspace as of each step. Raises as
+    ``Names.all`` does."""
+    names = Names()
+    for entry in entries:
+        names.take(entry)
+    return await names.all(world, session)
+
+
+async def needed(world: World, session: str) -> set[str] | None:
+    """The blobs without which a session would lack something, as of now. ``None`` if nobody can know, since
+    something of it is damaged, or written by a newer version: then it may need each that it has.
+
+    What it has and does not need was stored by a worker that died before it could say what for."""
+    names = Names()
+    try:
+        async for entry in Reader(world, session).entries():
+            names.take(entry)
+        return await names.all(world, session)
+    except (DamagedLog, LogTooNew):
+        return None
 
 
 def blobs_of(value: object) -> Iterator[str]:

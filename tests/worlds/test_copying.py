@@ -77,6 +77,23 @@ async def test_a_copy_is_the_same_byte_for_byte_and_the_source_is_untouched(stor
     assert (await stores.target.session("s")).epoch == epoch
 
 
+@pytest.mark.parametrize("way", ["copy", "move"])
+async def test_what_nothing_names_stays_behind(mixed: Two, way: str) -> None:
+    """It was stored by a worker that died before it could say what for."""
+    await sent_message(mixed.source)
+    named_there = set((await whole(mixed.source)).blobs)
+    await mixed.source.put_blobs("s", named(BIG))
+    report = await (mixed.copy() if way == "copy" else mixed.move())
+    assert (report.blobs, len(named_there)) == (1, 1)
+    assert set((await whole(mixed.target)).blobs) == named_there
+
+
+async def test_all_is_copied_of_a_session_that_this_version_cannot_read(mixed: Two) -> None:
+    await odd_session(mixed.source)
+    await mixed.source.put_blobs("s", named([b"named by who knows what"]))
+    assert (await mixed.copy()).blobs == len(BIG) + 1
+
+
 async def test_what_is_there_already_is_not_sent_again(stores: Two) -> None:
     await odd_session(stores.source)
     await stores.copy()

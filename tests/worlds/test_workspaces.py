@@ -17,6 +17,8 @@ import pytest
 from harness_durable import workspace
 from harness_durable.errors import NotFound, StorageUnavailable
 from harness_durable.journal import Inbox, Reader
+from harness_durable.journal.naming import needed
+from harness_durable.transfer import export_session, import_session
 from harness_durable.world import World
 from harness_durable.worlds import open_world
 from tests.unit.session_kit import AGENT
@@ -54,10 +56,10 @@ async def begun(url: str, place: Path, *sessions: str) -> AsyncGenerator[World]:
         await world.aclose()
 
 
-async def restored(world: World, dest: Path) -> dict[bytes, tuple[object, ...]]:
+async def restored(world: World, dest: Path, session: str = SESSION) -> dict[bytes, tuple[object, ...]]:
     """What the last root in the log amounts to."""
-    state = await Reader(world, SESSION).load()
-    await workspace.restore(state.files.root, dest, partial(world.blob, SESSION), at_ms=WHEN)
+    state = await Reader(world, session).load()
+    await workspace.restore(state.files.root, dest, partial(world.blob, session), at_ms=WHEN)
     return tree(dest)
 
 
@@ -91,6 +93,11 @@ async def test_a_worker_killed_at_any_call_leaves_the_last_files_usable_and_the_
         write(place, {"last": "1"})
         assert not await save(world, run, url)
         assert await restored(world, tmp_path / "new") == tree(place)
+        needs = await needed(world, SESSION)
+        assert needs is not None and needs < {name async for name, _ in world.blobs(SESSION)}
+        await import_session(world, export_session(world, SESSION), name="swept")
+        assert {name async for name, _ in world.blobs("swept")} == needs, "what nobody needs stays behind"
+        assert await restored(world, tmp_path / "swept", "swept") == tree(place)
     assert not list(run.rglob("*.new"))
 
 
