@@ -142,14 +142,16 @@ The limits to bare syncs were set where a sync took 0.2 ms; on the disk of this 
 what a World does beside it weighs more. In memory, where a sync is nothing, an append of the file World takes
 31 to 47 µs of CPU; on the disk it takes 110 to 130 µs. The difference is the kernel's: a sync of a file that
 grows commits the file system's journal, and a thread that waited for it has to be woken, and then the loop.
-With 16 sessions and more the processors are busy with that; 4 threads do it faster than 1, 2, 8 or 16. Plain
-files have a thread a session, and no loop that is told of anything. Whoever needs more than a few thousand
-steps a second has them from the SQLite World, where many sessions share a sync."""
+With 16 sessions and more the processors are busy with that; 2, 4 and 8 threads came out alike in three
+rounds, 1 and 16 slower. (These are numbers of a few tries on a machine that others used as well.) Plain files
+have a thread a session, and no loop that is told of anything. Whoever needs more than a few thousand steps a
+second has them from the SQLite World, where many sessions share a sync."""
 _READER = """\
 A step of one session in SQLite is two trips to a thread, to the writer's and to a reader's: in memory an
 append takes 55 µs of CPU and a step 157 µs. On the disk of this run the reading's trip takes 0.17 ms, more
 than a sync (0.13 ms; the limits were set where it took 0.2 ms). With 64 sessions a step takes 43 µs of CPU,
-22,500 times a second: that is one interpreter that never rests; 35 µs of it are the same in memory."""
+22,500 times a second: that is one interpreter that never rests. (In memory 35 µs; what is said of memory is
+of one try each, on a machine that others used as well.)"""
 _CHAIN = """\
 A step of one session in Postgres is a chain: us, a server process, the disk, us, another server process,
 us, in all 0.5 ms, of which the sync is 0.13 ms and the CPU of ours 0.2 ms. Of the server's CPU the append's
@@ -157,7 +159,7 @@ statement has 0.08 ms (a bare insert: 0.05 ms) and the reading's 0.05 ms. So lit
 faster disk (the limits were set on one whose sync took 0.2 ms) brings peers nearer that wait for it more."""
 _SHARE = """\
 With 16 sessions a step takes 44 µs of CPU here and 70 to 100 µs in the server (plain Postgres: 78 and 105 to
-135 µs). That is one process here and two of the server, which keep both processors busy; what the group saves
+135 µs; the server's measured at another time, on processors that others used). That is one process here and two of the server, which keep both processors busy; what the group saves
 is the sync, and on a disk whose sync takes 0.13 ms (the limits were set where it took 0.2 ms) there is less
 to save. Of ours 17 µs are our own Python; the rest is asyncpg, the event loop and the kernel. A second
 connection for appends was tried, and gave nothing."""

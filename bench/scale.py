@@ -24,7 +24,7 @@ LATE = 100
 """From so many calls on a turn is long: before that, the first snapshot is a step in its curve."""
 HASHED = """\
 CPU grows faster than the calls of a turn, since each model request holds the whole conversation: it is read,
-and each of its parts hashed, so that only what is new is stored (1 ms a request after 1,000 calls)."""
+and each of its parts hashed, so that only what is new is stored (about a microsecond a part)."""
 COLUMNS = {
     "base_mb": "memory with no session, MB",
     "idle_mb": f"with {IDLE:,} idle, MB",
