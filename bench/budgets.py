@@ -158,11 +158,12 @@ us, in all 0.5 ms, of which the sync is 0.13 ms and the CPU of ours 0.2 ms. Of t
 statement has 0.08 ms (a bare insert: 0.05 ms) and the reading's 0.05 ms. So little of it is the disk that a
 faster disk (the limits were set on one whose sync took 0.2 ms) brings peers nearer that wait for it more."""
 _SHARE = """\
-With 16 sessions a step takes 44 µs of CPU here and 70 to 100 µs in the server (plain Postgres: 78 and 105 to
-135 µs; the server's measured at another time, on processors that others used). That is one process here and two of the server, which keep both processors busy; what the group saves
-is the sync, and on a disk whose sync takes 0.13 ms (the limits were set where it took 0.2 ms) there is less
-to save. Of ours 17 µs are our own Python; the rest is asyncpg, the event loop and the kernel. A second
-connection for appends was tried, and gave nothing."""
+With 16 sessions a step takes 44 µs of CPU here and 70 to 100 µs in the server (plain Postgres: 78 and 105
+to 135 µs; the server's measured at another time, on processors that others used). That is one process
+here and two of the server, which keep both processors busy; what the group saves is the sync, and on a
+disk whose sync takes 0.13 ms (the limits were set where it took 0.2 ms) there is less to save. Of ours 17
+µs are our own Python; the rest is asyncpg, the event loop and the kernel. A second connection for appends
+was tried, and gave nothing."""
 _COMMAND = """\
 Counted in instructions of the processor, `sessions` is 8 % Python's own start, 25 % click (with re, typing
 and inspect), 22 % asyncio (with ssl, socket and logging), 22 % anyio, 8 % msgspec, hashlib and json, and 14 %
