@@ -64,7 +64,7 @@ class Places:
 def run(options: Options) -> Result:
     rounds = options.rounds or (1 if options.quick else 3)
     worker = Table("worker", "One worker", "", False, digits=1)
-    growing = Table("growth", "k of cost ~ size^k (1: in proportion)", "k", False, digits=2)
+    growing = Table("growth", "k of cost ~ size^k (1: in proportion)", "k", False, digits=2, notes=[HASHED])
     longer = Table("turn", "A turn of so many calls, file World, as a whole", "", False)
     names = options.of(WORLDS)
     with tempfile.TemporaryDirectory(prefix="hd-bench-") as folder:
@@ -91,7 +91,6 @@ def run(options: Options) -> Result:
                 crowd.add(case, "ms, empty", empty)
                 crowd.add(case, "ms, crowded", crowded)
     worker.sort(names)
-    growing.notes.append(HASHED)
     return Result(NAME, rounds, quick=options.quick, tables=[worker, crowd, growing, longer])
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from harness_durable.errors import BadInput, DamagedLog, NotFound, StorageError
 from harness_durable.journal import Reader
-from harness_durable.journal.naming import needed
+from harness_durable.journal.naming import needed_blobs
 from harness_durable.world import RowUpdate, SessionRow, StoredRecord, World
 
 BATCH = 8 << 20
@@ -159,7 +159,6 @@ async def _in_common(source: World, target: World, session: str, upto: int) -> i
 async def send_blobs(source: World, target: World, session: str, sent: Sent, tell: Tell) -> None:
     """Send what the target has not. Blobs that came since a record was read do no harm; those that nothing
     names stay behind."""
-    needs = await needed(source, session)
     batch: dict[str, bytes] = {}
     size = told = 0
 
@@ -171,9 +170,7 @@ async def send_blobs(source: World, target: World, session: str, sent: Sent, tel
         sent.bytes += sum(len(batch[name]) for name in missing)
         batch.clear()
 
-    async for name, body in source.blobs(session):
-        if needs is not None and name not in needs:
-            continue
+    async for name, body in needed_blobs(source, session):
         if batch and size + len(body) > BATCH:
             await flush()
             size = 0

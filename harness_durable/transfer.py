@@ -14,7 +14,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 import msgspec
 
 from harness_durable.errors import BadInput, DamagedLog, LogTooNew
-from harness_durable.journal.naming import needed
+from harness_durable.journal.naming import needed_blobs
 from harness_durable.world import RowUpdate, StoredRecord, World, check_session_id
 
 VERSION = 1
@@ -90,9 +90,8 @@ async def export_session(world: World, session: str) -> AsyncIterator[bytes]:
         for record in page:
             yield lines.add(_packed(record))
         seq = page[-1].seq
-    needs = await needed(world, session)
-    async for name, stored in world.blobs(session):
-        for piece in _pieces(name, stored) if needs is None or name in needs else ():
+    async for name, stored in needed_blobs(world, session):
+        for piece in _pieces(name, stored):
             yield lines.add(piece)
     yield lines.end()
 

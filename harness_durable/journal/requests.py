@@ -42,8 +42,8 @@ def join(parts: list[bytes], field: str) -> bytes:
 
 
 class Bases:
-    """The last request of each conversation within this worker, to keep parts from. Lost with the worker;
-    the first request after a takeover is then stored whole."""
+    """``prints`` of each conversation's last request within this worker, to keep parts from. Lost with the
+    worker; the first request after a takeover is then stored whole."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[str, list[bytes]]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from harness_durable import codec, fold, worlds
 from harness_durable.copying import BATCH
 from harness_durable.errors import BadInput, DamagedLog, StorageError, StorageUnavailable
-from harness_durable.events import SessionReleased
+from harness_durable.events import SessionReleased, WorkspaceCommitted
 from harness_durable.journal import Inbox, Reader
 from harness_durable.testing.worlds.bench import due_now, note, worker
 from harness_durable.testing.worlds.contents import BODIES
@@ -86,6 +87,28 @@ async def test_what_nothing_names_stays_behind(mixed: Two, way: str) -> None:
     report = await (mixed.copy() if way == "copy" else mixed.move())
     assert (report.blobs, len(named_there)) == (1, 1)
     assert set((await whole(mixed.target)).blobs) == named_there
+
+
+async def test_a_blob_that_only_a_newer_version_can_name_is_copied(mixed: Two) -> None:
+    """It is in a field that this one does not know, of a kind that it knows."""
+    await sent_message(mixed.source)
+    later = {"v": 1, "kind": "session.released", "reason": "done", "more": {"blob": next(iter(named(BIG)))}}
+    record = Record("later", "session.released", 1, json.dumps(later).encode())
+    head = (await mixed.source.session("s")).head
+    await mixed.source.append("s", expected_head=head, epoch=0, records=[record], blobs=named(BIG[:1]))
+    assert (await mixed.copy()).blobs == 2
+    assert (await whole(mixed.target)).blobs == (await whole(mixed.source)).blobs
+
+
+async def test_all_is_copied_of_a_session_whose_files_cannot_be_told(mixed: Two) -> None:
+    """A list of them is missing, so that nobody knows what it named."""
+    await sent_message(mixed.source)
+    event = WorkspaceCommitted("0" * 64, "", "found")
+    record = Record("files", codec.kind_of(event), 1, codec.encode(event))
+    head = (await mixed.source.session("s")).head
+    await mixed.source.append("s", expected_head=head, epoch=0, records=[record])
+    await mixed.source.put_blobs("s", named(BIG))
+    assert (await mixed.copy()).blobs == 1 + len(BIG)
 
 
 async def test_all_is_copied_of_a_session_that_this_version_cannot_read(mixed: Two) -> None:

@@ -295,10 +295,10 @@ class PostgresWorld:
         return await self._side.do(partial(blob_rows.snapshot, key=self._key(session)))
 
     async def put_progress(self, session: str, data: bytes) -> None:
-        await self._progress.put(self._key(session)[1], data)
+        await self._progress.put(check_session_id(session), data)
 
     async def progress(self, session: str) -> bytes | None:
-        return await self._progress.get(self._key(session)[1])
+        return await self._progress.get(check_session_id(session))
 
     # --------------------------------------------------------------------------- whole sessions
 
