@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.machine import machine
+from bench.machine import commit, machine
 from bench.measure import Options, Report, Result
 from bench.tables import shown
 
@@ -38,6 +38,7 @@ def measured(name: str, options: Options) -> Result:
     """Run a scenario."""
     began, load_before = time.monotonic(), os.getloadavg()[0]
     result: Result = import_module(f"bench.{name}").run(options)
+    result.date, result.commit = time.strftime("%Y-%m-%d", time.gmtime()), commit()
     result.seconds = round(time.monotonic() - began, 1)
     result.load = (round(load_before, 2), round(os.getloadavg()[0], 2))
     return result

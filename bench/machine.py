@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from bench.measure import Machine
@@ -22,8 +21,6 @@ def machine() -> Machine:
         kernel=platform.release().split("-")[0],
         disk=_file_system(tempfile.gettempdir()),
         python=platform.python_version(),
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
-        commit=_commit(),
     )
 
 
@@ -44,7 +41,8 @@ def _file_system(place: str) -> str:
     return found[1]
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Of the code that is measured."""
     done = subprocess.run(
         ["git", "-C", str(HERE), "rev-parse", "--short=10", "HEAD"],
         capture_output=True,

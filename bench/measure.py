@@ -64,10 +64,13 @@ class Table(msgspec.Struct):
 
 class Result(msgspec.Struct):
     """A scenario that was run. ``guarantees``: what is durable when a subject's step has returned.
-    ``missing``: subjects that could not be had, and why."""
+    ``missing``: subjects that could not be had, and why. ``date`` and ``commit`` are of this run, since a
+    report may have scenarios of several."""
 
     scenario: str
     rounds: int
+    date: str = ""
+    commit: str = ""
     seconds: float = 0.0
     load: tuple[float, float] = (0.0, 0.0)
     quick: bool = False
@@ -87,8 +90,6 @@ class Machine(msgspec.Struct):
     kernel: str
     disk: str
     python: str
-    date: str
-    commit: str
 
 
 class Report(msgspec.Struct):

@@ -47,8 +47,8 @@ def page(report: Report) -> str:
 
 def _machine(report: Report) -> Iterator[str]:
     it = report.machine
-    yield f"Measured on {it.date} at commit {it.commit}: {it.processor}, {it.cores} cores, {it.memory_gb} GB"
-    yield f"of memory, Linux {it.kernel}, {it.disk}, Python {it.python}."
+    yield f"Measured on {it.processor}, {it.cores} cores, {it.memory_gb} GB of memory, Linux {it.kernel},"
+    yield f"{it.disk}, Python {it.python}."
     if quick := [name for name in SCENARIOS if name in report.results and report.results[name].quick]:
         yield ""
         yield f"**Of few rounds only, so read nothing into the numbers: {', '.join(quick)}.**"
@@ -57,7 +57,9 @@ def _machine(report: Report) -> Iterator[str]:
 def _budgets(found: list[Verdict]) -> Iterator[str]:
     kept, missed = ([v for v in found if v.kept is flag] for flag in (True, False))
     yield "## What was promised"
-    yield f"Of {len(found)} budgets {len(kept)} are met and {len(missed)} missed; the rest was not measured."
+    left = len(found) - len(kept) - len(missed)
+    rest = f", {left} not measured" if left else ""
+    yield f"Of {len(found)} budgets {len(kept)} are met, {len(missed)} missed{rest}."
     lines = [["budget", "wanted", "measured", ""]]
     for verdict in found:
         budget = verdict.budget
@@ -77,7 +79,8 @@ def _scenario(name: str, result: Result) -> Iterator[str]:
     source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
     yield ast.get_docstring(ast.parse(source)) or ""
     load = f"load of the machine {result.load[0]:.1f} before and {result.load[1]:.1f} after"
-    yield f"`python -m bench {name}`: {result.rounds} rounds, {result.seconds:.0f} s, {load}."
+    run = f"{result.rounds} rounds, {result.seconds:.0f} s, on {result.date} at commit {result.commit}"
+    yield f"`python -m bench {name}`: {run}, {load}."
     for table in result.tables:
         yield from _table(table)
     if result.guarantees:

@@ -47,7 +47,7 @@ def report(ours: float, peer: float) -> Report:
     budget = next(b for b in BUDGETS if b.under is not None and b.under[2] == "DBOS, Postgres")
     steps.add(budget.over[2], budget.over[3], ours)
     steps.add("DBOS, Postgres", budget.over[3], peer)
-    return Report(Machine("", 1, 1, "", "", "", "", ""), {"append": Result("append", 1, tables=[steps])})
+    return Report(Machine("", 1, 1, "", "", ""), {"append": Result("append", 1, tables=[steps])})
 
 
 def budget_of(found: Report) -> tuple[Budget, bool | None]:
@@ -58,7 +58,7 @@ def budget_of(found: Report) -> tuple[Budget, bool | None]:
 def test_a_budget_is_kept_or_missed_by_its_median() -> None:
     assert budget_of(report(300, 100))[1] is True
     assert budget_of(report(299, 100))[1] is False
-    assert budget_of(Report(Machine("", 1, 1, "", "", "", "", "")))[1] is None
+    assert budget_of(Report(Machine("", 1, 1, "", "", "")))[1] is None
 
 
 def test_a_loss_is_shown_as_a_loss() -> None:
@@ -74,8 +74,10 @@ def test_budgets_name_subjects_that_there_are() -> None:
 
 def test_a_subject_that_could_not_be_had_is_told() -> None:
     found = report(1, 1)
+    found.results["append"].date, found.results["append"].commit = "2026-01-02", "abc123"
     found.results["append"].missing["Restate"] = "there is no npm on this machine"
     assert "- Restate: **not measured**, there is no npm on this machine" in page(found)
+    assert "on 2026-01-02 at commit abc123" in page(found), "another scenario may be of another day"
 
 
 @pytest.mark.parametrize("count", [100, 3000])
