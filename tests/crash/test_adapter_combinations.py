@@ -111,6 +111,11 @@ async def test_a_steer_that_the_model_has_seen_is_not_given_again(
         assert (report.turns, report.steers, report.model_calls) == ({MESSAGE: "completed"}, 1, 3)
 
 
+def question_under_way(scene: Scene, number: int) -> None:
+    """The model was asked so often, and has not answered the last time."""
+    wait_for(lambda: scene.ledger.exists() and Ledger.read(scene.ledger).open() == [number], "a question")
+
+
 @adapters("codex", "pi")
 @deaths("worker")
 async def test_a_steer_at_the_last_answer_is_heard(
@@ -121,7 +126,7 @@ async def test_a_steer_at_the_last_answer_is_heard(
     turn = (does(shell(adapter, "task")), last, does(shell(adapter, "steer", 3.0)), say("all is done"))
     with Scene(tmp_path, world, policy=Script(turn), adapter=adapter) as scene:
         worker = scene.worker()
-        happened(scene, "task")
+        question_under_way(scene, 2)
         assert scene.client("steer", "one more thing").wait(timeout=60) == 0, scene.tail()
         happened(scene, "steer")
         scene.die(worker, death)
@@ -271,7 +276,7 @@ async def test_an_answer_that_comes_after_the_harness_died_is_paid_once(
     policy = Script((does(shell(adapter, "one")), slow, say("done")))
     with Scene(tmp_path, world, policy=policy, adapter=adapter) as scene:
         worker = scene.worker()
-        wait_for(lambda: scene.ledger.exists() and Ledger.read(scene.ledger).open() == [2], "a question")
+        question_under_way(scene, 2)
         if death == "harness":
             scene.kill_lives()
             assert worker.wait(timeout=120) == 0, scene.tail()
